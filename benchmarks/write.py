@@ -88,6 +88,13 @@ def contenders(
             *("--option", "transactionVisibility=committed"),
         ),
         spark(
+            "spark-staged",
+            "our Spark sink with a transaction, by a staging topic, until the last message is visible",
+            *("rocketmq", mq.name_server, TOPIC),
+            *("--option", "deliveryGuarantee=transactional", "--option", "jobId={round}"),
+            *("--option", "transactionVisibility=staged"),
+        ),
+        spark(
             "blank",
             "the same rows into a Python sink that does nothing: Spark's part of ours",
             "blank",

@@ -36,11 +36,11 @@ def main() -> None:
         with start_transactional(writer, **options) as running:
             running.query.awaitTermination()
         return
-    query = (
-        writer.format("rocketmq")
-        .options(**options, deliveryGuarantee=os.environ["GUARANTEE"], batchSize=50)
-        .start()
-    )
+    if os.environ["GUARANTEE"] == "staged":
+        options |= {"deliveryGuarantee": "transactional", "transactionVisibility": "staged"}
+    else:
+        options |= {"deliveryGuarantee": os.environ["GUARANTEE"]}
+    query = writer.format("rocketmq").options(**options, batchSize=50).start()
     query.awaitTermination()
 
 

@@ -144,6 +144,9 @@ def copy(broken_mq: DevCluster, tmp_path: Path) -> Callable[..., Copied]:
         source, target = fresh_name("source"), fresh_name("target")
         create_topic(broken_mq, source, 4, 6)
         create_topic(broken_mq, target, 4, 6)
+        if guarantee == "staged":
+            create_topic(broken_mq, f"{target}-staging", 4, 6)
+            create_topic(broken_mq, f"{target}-staging-commits", 1, 6)
         send_rows(broken_mq.name_server, source, messages)
         job = Job(
             [broken_mq.name_server, source, target, f"file://{tmp_path}/checkpoint"],
@@ -181,8 +184,11 @@ def test_nothing_is_lost_and_every_row_counts_once(
 
 @pytest.mark.needs("cluster", "kills", "programs")
 @pytest.mark.timeout(60 + 3 * _PATIENCE_S + 60 * TRANSACTION_KILLS)
-def test_every_row_of_a_transactional_write_is_there_once(copy: Callable[..., Copied]) -> None:
-    copied = copy("transactional", TRANSACTION_MESSAGES, TRANSACTION_KILLS)
+@pytest.mark.parametrize("guarantee", ["transactional", "staged"])
+def test_every_row_of_a_transactional_write_is_there_once(
+    copy: Callable[..., Copied], guarantee: str
+) -> None:
+    copied = copy(guarantee, TRANSACTION_MESSAGES, TRANSACTION_KILLS)
     print(f"kills: {dict(copied.kills)}; {TRANSACTION_MESSAGES} rows, {len(copied.found)} messages")
     assert Counter(message.body for message in copied.found) == {
         f"row {row}".encode(): 1 for row in range(TRANSACTION_MESSAGES)

@@ -28,8 +28,8 @@ from pyspark_rocketmq.spark.features import ReadAllAvailable
 from pyspark_rocketmq.spark.read import committed
 from pyspark_rocketmq.spark.read.committed import CommittedBatchReader, CommittedStreamReader
 from pyspark_rocketmq.spark.read.schema import read_schema
-from pyspark_rocketmq.spark.write import range_commits
-from pyspark_rocketmq.spark.write.range_commits import RangeCommits
+from pyspark_rocketmq.spark.write.committed import range_commits
+from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask

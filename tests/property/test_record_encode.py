@@ -13,7 +13,14 @@ from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_many
 from pyspark_rocketmq.client.send.queue_selection import queue_for_key, queue_numbers
 from pyspark_rocketmq.model import MessageQueue, OutgoingMessage
 from pyspark_rocketmq.record.batch_items import iter_batch
-from pyspark_rocketmq.record.encode.batches import BatchLimits, ParcelKind, arrange, encode_parcels, kinds_of
+from pyspark_rocketmq.record.encode.batches import (
+    BatchLimits,
+    ParcelKind,
+    arrange,
+    encode_parcels,
+    kinds_of,
+    unique_keys,
+)
 from pyspark_rocketmq.record.encode.outgoing_rows import MessageColumns, binary_of, prepare
 from pyspark_rocketmq.record.properties import decode_properties
 
@@ -74,7 +81,7 @@ def test_columns_encode_as_single_messages_do(
     kinds = kinds_of(rows, limits)
     found = []
     for parcel in encode_parcels(
-        rows, np.zeros(len(rows), np.int32), kinds, limits, id_prefix="0" * 28, id_start=3
+        rows, np.zeros(len(rows), np.int32), kinds, limits, unique=unique_keys("0" * 28, 3, len(rows))
     ):
         if parcel.batch:
             assert len(parcel) <= max_rows

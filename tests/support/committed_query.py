@@ -11,8 +11,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, Producer
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.planning.commits.records import Ranges
-from pyspark_rocketmq.spark.write.range_commits import RangeCommits
+from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
+from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
+from pyspark_rocketmq.spark.write.sink_topics import options_of_tasks
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask
 from pyspark_rocketmq.testing import MockCluster
@@ -53,20 +55,28 @@ class Query:
         given = {"transactionVisibility": "committed", "outageTimeout": "0s", "batchSize": "3"} | given
         self.options = parse_options(SinkOptions, given, environ={})
         self.id = query_id
-        self.commits = RangeCommits(client, self.options)
+        self.commits = RangeCommits(client, options_of_tasks(self.options))
         self._client = client
+
+    def name(self, number: int) -> TransactionName:
+        """Return the name of a batch."""
+        return TransactionName(self.id, number)
 
     def write(self, number: int, *bodies: str) -> Ranges | None:
         """Run one task."""
-        name = TransactionName(self.id, number)
+        name = self.name(number)
         scope = WriteScope(job=str(name), partition=0, transaction=name)
         layout = sink_layout(from_arrow_schema(BODY), self.options)
         rows = pa.RecordBatch.from_pydict({"body": list(bodies)}, schema=BODY)
-        return WriteTask(self._client, self.options, layout, scope).run([rows]).ranges
+        return WriteTask(self._client, options_of_tasks(self.options), layout, scope).run([rows]).ranges
 
     def commit(self, number: int, *parts: Ranges | None) -> None:
         """Commit a batch as the driver does, with what its tasks returned."""
-        self.commits.commit(TransactionName(self.id, number), parts)
+        name = self.name(number)
+        self.commits.commit(name, parts)
+        if self.options.is_staged:
+            ordered = bool(self.options.ordered)
+            StagedAppends(self._client, self.options, self.commits, ordered=ordered).append(name)
 
     def run(self, number: int, *bodies: str) -> None:
         """Write and commit a batch."""

@@ -17,6 +17,7 @@ from pyspark_rocketmq.options import Compressor, Guarantee, SinkOptions, parse_o
 from pyspark_rocketmq.options.declare import CompatibilityWarning
 
 COMMITTED = {"topic": "t", "deliveryGuarantee": "transactional", "transactionVisibility": "committed"}
+STAGED = COMMITTED | {"transactionVisibility": "staged"}
 
 
 def parse(**given: object) -> SinkOptions:
@@ -94,7 +95,16 @@ def test_statuses_sizes_and_choices() -> None:
             {"deliveryGuarantee": "transactional", "transactionVisibility": "committed"},
             "needs one topic for all rows",
         ),
-        ({"commitTopic": "c"}, "commitTopic needs transactionVisibility=committed"),
+        ({"commitTopic": "c"}, "commitTopic needs transactionVisibility=committed or staged"),
+        ({"transactionVisibility": "staged"}, "needs deliveryGuarantee=transactional"),
+        (
+            {"deliveryGuarantee": "transactional", "transactionVisibility": "staged"},
+            "transactionVisibility=staged needs one topic for all rows",
+        ),
+        (COMMITTED | {"stagingTopic": "s"}, "stagingTopic needs transactionVisibility=staged"),
+        (STAGED | {"stagingTopic": "t"}, "stagingTopic is for staged rows only"),
+        (STAGED | {"stagingTopic": "d", "deadLetterTopic": "d"}, "stagingTopic is for staged rows only"),
+        (STAGED | {"stagingTopic": "s", "commitTopic": "s"}, "commitTopic is for commits only"),
         (COMMITTED | {"commitTopic": "t"}, "commitTopic is for commits only"),
         (COMMITTED | {"commitTopic": "d", "deadLetterTopic": "d"}, "commitTopic is for commits only"),
         (COMMITTED | {"transactionLog": "/log"}, "transactionLog is for transactionVisibility=plain"),

@@ -14,6 +14,7 @@ __all__ = [
     "is_system_group",
     "is_system_topic",
     "retry_topic",
+    "staging_topic_of",
     "suggest_names",
 ]
 
@@ -62,6 +63,11 @@ def retry_topic(group: str) -> str:
 def commit_topic_of(topic: str, given: str | None) -> str:
     """Return the commit topic of a topic, see ``planning.commits``, unless another one is given."""
     return given or f"{topic}-commits"
+
+
+def staging_topic_of(topic: str, given: str | None) -> str:
+    """Return the topic in which rows wait until they are committed, unless another one is given."""
+    return given or f"{topic}-staging"
 
 
 def dead_letter_topic(group: str) -> str:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from pyspark_rocketmq._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from pyspark_rocketmq.options.choices import BodyAs, EventTime, TimestampStrategy
+    from pyspark_rocketmq.options.choices import (
+        BodyAs,
+        Compressor,
+        EventTime,
+        Guarantee,
+        TimestampStrategy,
+    )
     from pyspark_rocketmq.options.client import ClientOptions
     from pyspark_rocketmq.options.declare import (
         CompatibilityWarning,
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.options.dstream import DirectOptions, parse_direct_options
     from pyspark_rocketmq.options.parse import parse_options
     from pyspark_rocketmq.options.receiver import Allocation, MessageModel, ReceiverOptions, StartFrom
-    from pyspark_rocketmq.options.sink import Compressor, Guarantee, SinkOptions
+    from pyspark_rocketmq.options.sink import SinkOptions
     from pyspark_rocketmq.options.source import SourceOptions
     from pyspark_rocketmq.options.sql import (
         BadRecords,
@@ -80,7 +86,9 @@ __getattr__, __dir__ = lazy_names(
     {
         ".choices": (
             "BodyAs",
+            "Compressor",
             "EventTime",
+            "Guarantee",
             "TimestampStrategy",
         ),
         ".client": ("ClientOptions",),
@@ -107,11 +115,7 @@ __getattr__, __dir__ = lazy_names(
             "ReceiverOptions",
             "StartFrom",
         ),
-        ".sink": (
-            "Compressor",
-            "Guarantee",
-            "SinkOptions",
-        ),
+        ".sink": ("SinkOptions",),
         ".source": ("SourceOptions",),
         ".sql": (
             "BadRecords",

@@ -1,4 +1,4 @@
-"""The types of values that only reading options have."""
+"""The types of values that only reading or only writing options have."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ __all__ = [
     "TAGS",
     "BodyAs",
     "BodyType",
+    "Compressor",
     "CorruptPolicy",
     "EventTime",
+    "Guarantee",
     "Isolation",
     "ObjectPolicy",
     "TimestampStrategy",
+    "Visibility",
 ]
 
 KAFKA_RESET: Final = {
@@ -135,3 +138,28 @@ COUNT: Final = whole_number(1, example=100_000)
 COUNT_OR_NONE: Final = Kind("a whole number from 1 on, or -1 for no limit", "100000", _count_or_none)
 TAGS: Final = Kind("tags between ||, or *", "TagA || TagB", _tags)
 COLUMNS: Final = names("column names, or *", "topic,queueOffset,body")
+
+
+class Compressor(enum.Enum):
+    """The compression of large bodies."""
+
+    NONE = "none"
+    ZLIB = "zlib"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Visibility(enum.Enum):
+    """Who sees the rows of a transactional write only once they are committed."""
+
+    PLAIN = "plain"
+    STAGED = "staged"
+    COMMITTED = "committed"
+
+
+class Guarantee(enum.Enum):
+    """The delivery guarantee of a write."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EFFECTIVELY_ONCE = "effectively-once"
+    TRANSACTIONAL = "transactional"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import ClassVar, Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import SendStatus
+from pyspark_rocketmq.options.choices import Compressor, Guarantee, Visibility
 from pyspark_rocketmq.options.client import KAFKA_CLIENT, ClientOptions
 from pyspark_rocketmq.options.declare import Kind, Options, group, option
 from pyspark_rocketmq.options.text.kinds import (
@@ -24,7 +24,7 @@ from pyspark_rocketmq.options.text.kinds import (
     whole_number,
 )
 
-__all__ = ["TRANSACTIONS_FOLDER", "Compressor", "Guarantee", "SinkOptions", "TransactionOptions"]
+__all__ = ["TRANSACTIONS_FOLDER", "SinkOptions", "TransactionOptions"]
 
 DEFAULT_PRODUCER_GROUP: Final = "PYSPARK_ROCKETMQ_PRODUCER"
 
@@ -34,36 +34,12 @@ MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 """A broker's default ``maxMessageSize``, which holds for a batch as a whole."""
 
 
-class Compressor(enum.Enum):
-    """The compression of large bodies."""
-
-    NONE = "none"
-    ZLIB = "zlib"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionOptions:
     """A transactional write's log folder and producer group."""
 
     folder: str
     group: str
-
-
-class Visibility(enum.Enum):
-    """Who sees the rows of a transactional write only once they are committed."""
-
-    PLAIN = "plain"
-    COMMITTED = "committed"
-
-
-class Guarantee(enum.Enum):
-    """The delivery guarantee of a write."""
-
-    AT_LEAST_ONCE = "at-least-once"
-    EFFECTIVELY_ONCE = "effectively-once"
-    TRANSACTIONAL = "transactional"
 
 
 def _statuses(text: str) -> frozenset[SendStatus]:
@@ -265,8 +241,9 @@ class SinkOptions(Options):
         default_text="plain",
         example="committed",
         doc="plain: every consumer sees the rows of a transactional write only once they are committed; each "
-        "row costs two requests. committed: readers with isolation=read_committed do, others see all that is "
-        "sent; rows are sent in batches, as in a plain write.",
+        "row costs two requests. staged: the same; rows are sent in batches to a staging topic, and from "
+        "there to the topic. committed: readers with isolation=read_committed see them once they are "
+        "committed, others see all that is sent; rows are sent in batches, as in a plain write.",
     )
     commit_topic: str | None = option(
         "commitTopic",
@@ -274,7 +251,17 @@ class SinkOptions(Options):
         default=None,
         default_text="the topic's name with -commits",
         example="orders-commits",
-        doc="The topic that says which batches of transactional writes are committed. It has one queue.",
+        doc="The topic that says which batches of transactional writes are committed. It has one queue. With "
+        "transactionVisibility=staged, its default name is that of the staging topic with -commits.",
+    )
+    staging_topic: str | None = option(
+        "stagingTopic",
+        TOPIC,
+        default=None,
+        default_text="the topic's name with -staging",
+        example="orders-staging",
+        doc="The topic in which the rows of a write with transactionVisibility=staged wait until they are "
+        "committed. It has the queues of the topic.",
     )
     transaction_log: str | None = option(
         "transactionLog",
@@ -334,23 +321,32 @@ class SinkOptions(Options):
             raise OptionError("give one of deadLetterTopic and deadLetterPath", option="deadLetterTopic")
         if self.dead_letter_topic is not None and self.dead_letter_topic == self.topic:
             raise OptionError("deadLetterTopic is the topic itself", option="deadLetterTopic")
-        committed = self.transaction_visibility is Visibility.COMMITTED
-        if committed and self.guarantee is not Guarantee.TRANSACTIONAL:
+        visibility = self.transaction_visibility.value
+        if self.commits_ranges and self.guarantee is not Guarantee.TRANSACTIONAL:
             raise OptionError(
                 "transactionVisibility needs deliveryGuarantee=transactional", option="transactionVisibility"
             )
         if self.commits_ranges and self.topic is None:
             raise OptionError(
-                "transactionVisibility=committed needs one topic for all rows: set topic", option="topic"
+                f"transactionVisibility={visibility} needs one topic for all rows: set topic", option="topic"
+            )
+        if self.staging_topic is not None and not self.is_staged:
+            raise OptionError("stagingTopic needs transactionVisibility=staged", option="stagingTopic")
+        if self.staging_topic is not None and self.staging_topic in (self.topic, self.dead_letter_topic):
+            raise OptionError(
+                "stagingTopic is for staged rows only: choose another name", option="stagingTopic"
             )
         if self.commits_ranges and self.transaction_log is not None:
             raise OptionError(
                 "transactionLog is for transactionVisibility=plain: commits are in the commit topic",
                 option="transactionLog",
             )
-        if self.commit_topic is not None and not committed:
-            raise OptionError("commitTopic needs transactionVisibility=committed", option="commitTopic")
-        if self.commit_topic is not None and self.commit_topic in (self.topic, self.dead_letter_topic):
+        if self.commit_topic is not None and not self.commits_ranges:
+            raise OptionError(
+                "commitTopic needs transactionVisibility=committed or staged", option="commitTopic"
+            )
+        others = (self.topic, self.staging_topic, self.dead_letter_topic)
+        if self.commit_topic is not None and self.commit_topic in others:
             raise OptionError("commitTopic is for commits only: choose another name", option="commitTopic")
         if self.guarantee is Guarantee.TRANSACTIONAL and not (
             self.commits_ranges or self.transaction_log or self.checkpoint_location
@@ -364,7 +360,12 @@ class SinkOptions(Options):
     @property
     def commits_ranges(self) -> bool:
         """Whether batches are committed in a commit topic."""
-        return self.transaction_visibility is Visibility.COMMITTED
+        return self.transaction_visibility is not Visibility.PLAIN
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether rows are sent to a staging topic first."""
+        return self.transaction_visibility is Visibility.STAGED
 
     @property
     def transactions(self) -> TransactionOptions | None:

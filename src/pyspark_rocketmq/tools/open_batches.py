@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark_rocketmq.client.commits.commit_log import CommitLog, require_commit_queue
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
-from pyspark_rocketmq.options.sink import Visibility
+from pyspark_rocketmq.options.choices import Visibility
 from pyspark_rocketmq.planning.commits.visible import find_open
-from pyspark_rocketmq.spark.write.range_commits import RangeCommits
+from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 
 if TYPE_CHECKING:

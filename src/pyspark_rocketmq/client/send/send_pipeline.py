@@ -92,6 +92,8 @@ class SendPipeline:
     gather : int
         How many sends to wait for before they leave together, which costs less than one by one; at most a
         quarter of ``max_in_flight``. `flush` sends the last ones. Not in ordered mode.
+    before_send : Callable, optional
+        Called before each request, also of a retry. If it raises, the caller must close the pipeline.
 
     Examples
     --------
@@ -110,6 +112,7 @@ class SendPipeline:
         outage_timeout_ms: int = 0,
         replace: Replace | None = None,
         gather: int = 1,
+        before_send: Callable[[], None] = lambda: None,
     ) -> None:
         if max_in_flight < 1:
             raise OptionError("max_in_flight must be at least 1", max_in_flight=max_in_flight)
@@ -119,6 +122,7 @@ class SendPipeline:
         self._ordered = ordered
         self._outage_timeout_ms = outage_timeout_ms
         self._replace = replace
+        self._before_send = before_send
         self._gather = 1 if ordered else max(1, min(gather, max_in_flight // 4))
         self._ready: deque[_Flight] = deque()  # for room
         self._in_flight: deque[_Flight] = deque()
@@ -276,6 +280,7 @@ class SendPipeline:
         return self._producer.connect(queue)
 
     def _launch_on(self, connection: Connection, flights: Sequence[_Flight]) -> None:
+        self._before_send()
         deadline = self._client.deadline(self._producer.options.send_timeout_ms)
         calls = [(flight.call.request, flight.call.body) for flight in flights if flight.call is not None]
         try:

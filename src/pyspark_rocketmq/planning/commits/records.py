@@ -12,7 +12,7 @@ end of the commit topic up to which the writer found no commit of this or a late
 a reader needs only the records from ``since`` on to judge a commit (`visible.is_valid`).
 
 `Begin` and `Abort` decide nothing. They tell readers which messages will soon be committed, so that these are
-not read twice.
+not read twice. `Append` and `Appended` are for writers that copy committed rows to another topic.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from pyspark_rocketmq.model.nested_offsets import nest
 
 __all__ = [
     "Abort",
+    "Append",
+    "Appended",
     "Begin",
     "Commit",
     "Ranges",
@@ -77,7 +79,28 @@ class Abort:
     number: int
 
 
-Record: TypeAlias = Begin | Commit | Abort
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """A process is going to append the rows of a committed batch to another topic, and no other one may.
+
+    ``claim`` identifies the process. No queue of the other topic has any of the rows before ``ends``.
+    """
+
+    owner: str
+    number: int
+    claim: str
+    ends: Mapping[MessageQueue, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """The other topic has every row of the batch."""
+
+    owner: str
+    number: int
+
+
+Record: TypeAlias = Begin | Commit | Abort | Append | Appended
 
 
 def encode_record(record: Record) -> bytes:
@@ -89,7 +112,9 @@ def encode_record(record: Record) -> bytes:
             document["ends"] = nest(record.ends)
         case Commit():
             document |= {"since": record.since, "ranges": nest(record.ranges)}
-        case Abort():
+        case Append():
+            document |= {"claim": record.claim, "ends": nest(record.ends)}
+        case Abort() | Appended():
             pass
         case _:
             assert_never(record)
@@ -122,6 +147,11 @@ def decode_record(body: bytes, **facts: object) -> Record:
             return Begin(owner=owner, number=number, ends=ends)
         if version == _VERSION and kind == "abort":
             return Abort(owner=owner, number=number)
+        if version == _VERSION and kind == "append":
+            ends = _by_queue(document["ends"], int)
+            return Append(owner=owner, number=number, claim=str(document["claim"]), ends=ends)
+        if version == _VERSION and kind == "appended":
+            return Appended(owner=owner, number=number)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RemoteProtocolError(
             "a message in a commit topic is no record of a transactional write: only such writes may send "

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options.choices import BodyType
-from pyspark_rocketmq.record.decode.columns import COLUMNS, ColumnBuilder, Constants
+from pyspark_rocketmq.record.decode.columns import COLUMNS, ENCODED_PROPERTIES, ColumnBuilder, Constants
 from pyspark_rocketmq.record.decode.commit_marks import Decided
 from pyspark_rocketmq.record.decode.corrupt import Corrupt, OnCorrupt
 from pyspark_rocketmq.record.decode.rows import Chunk, Rows
@@ -215,7 +215,7 @@ class BatchDecoder:
 
 
 def _field(column: Column, body_as: BodyType) -> pa.Field:
-    kind = COLUMNS.get(column.source)
+    kind = pa.binary() if column.source == ENCODED_PROPERTIES else COLUMNS.get(column.source)
     if kind is None:
         raise OptionError(f"unknown column {column.source}: the columns are {', '.join(COLUMNS)}")
     if column.source == "body" and body_as == "string":

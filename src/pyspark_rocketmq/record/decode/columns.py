@@ -24,7 +24,7 @@ from pyspark_rocketmq.record.properties import (
     PROPERTY_UNIQUE_KEY,
 )
 
-__all__ = ["COLUMNS", "ColumnBuilder", "Constants"]
+__all__ = ["COLUMNS", "ENCODED_PROPERTIES", "ColumnBuilder", "Constants"]
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
@@ -52,6 +52,9 @@ COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "traceparent": pa.string(),
 }
 """Every column and its type, as Spark lays it out in Arrow (``to_arrow_schema(…, timezone="UTC")``)."""
+
+ENCODED_PROPERTIES: Final = "encodedProperties"
+"""A column of bytes that is not for users: the properties as they are stored."""
 
 _NEVER_GONE: Final = UNREADABLE + 1
 _GONE_FROM: Final[Mapping[str, int]] = {
@@ -206,4 +209,5 @@ _BUILDERS: Final[Mapping[str, Callable[[ColumnBuilder], pa.Array]]] = {
     "preparedTransactionOffset": lambda batch: batch.integer("prepared_transaction_offset", np.int64),
     "bodyCrc": lambda batch: batch.integer("body_crc"),
     "traceparent": lambda batch: batch.properties.column(PROPERTY_TRACEPARENT),
+    ENCODED_PROPERTIES: lambda batch: batch.rows.properties.collect(batch.rows.buffers),
 }

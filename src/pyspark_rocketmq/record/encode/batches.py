@@ -33,7 +33,8 @@ from pyspark_rocketmq.record.properties import (
 )
 
 __all__ = ["BatchLimits", "Parcel", "ParcelKind", "arrange", "as_half_messages", "content_ids"]
-__all__ += ["WRITE_ID_BYTES", "encode_parcels", "half_message_marks", "kinds_of", "with_write_ids"]
+__all__ += ["WRITE_ID_BYTES", "encode_parcels", "half_message_marks", "kinds_of", "unique_keys"]
+__all__ += ["with_write_ids"]
 
 _HEAD: Final = np.dtype([("size", ">i4"), ("zeros", ">i8"), ("flag", ">i4"), ("body", ">i4")])
 _EMPTY: Final = pa.scalar(b"")
@@ -120,8 +121,7 @@ def encode_parcels(
     kinds: npt.NDArray[np.int8],
     limits: BatchLimits,
     *,
-    id_prefix: str,
-    id_start: int,
+    unique: pa.Array,
 ) -> Iterator[Parcel]:
     """Encode rows that `arrange` has ordered, as full batches and single messages.
 
@@ -129,10 +129,9 @@ def encode_parcels(
     ----------
     queues : numpy.ndarray
         A number for each row. All rows of a parcel have the same number.
-    id_prefix, id_start : str, int
-        The unique keys: 28 characters, and a counter of 16 bits that continues from ``id_start``.
+    unique : pyarrow.Array
+        The encoded unique key of each row, from `unique_keys`.
     """
-    unique = _unique_keys(id_prefix, id_start, len(rows))
     bodies = _compress_bodies(rows.body, kinds, limits.compression)
     items = _items(bodies, unique, rows)
     offsets = np.frombuffer(items.buffers()[1], np.int32)[: len(rows) + 1].astype(np.int64)
@@ -240,8 +239,14 @@ def _write_fixed(matrix: npt.NDArray[np.uint8]) -> pa.Array:
     )
 
 
-def _unique_keys(prefix: str, start: int, count: int) -> pa.Array:
-    """Return the encoded property UNIQ_KEY of ``count`` rows."""
+def unique_keys(prefix: str, start: int, count: int) -> pa.Array:
+    """Return the encoded property UNIQ_KEY of ``count`` new messages.
+
+    Parameters
+    ----------
+    prefix, start : str, int
+        28 characters, and a counter of 16 bits that continues from ``start``.
+    """
     matrix = np.empty((count, UNIQUE_KEY_BYTES), np.uint8)
     head = _UNIQUE_HEAD + prefix.encode()
     assert len(prefix) == _PREFIX_LENGTH

@@ -31,14 +31,15 @@ from pyspark_rocketmq.record.encode.batches import (
     encode_parcels,
     half_message_marks,
     kinds_of,
+    unique_keys,
     with_write_ids,
 )
 from pyspark_rocketmq.record.encode.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.record.encode.outgoing_rows import MessageColumns, OutgoingRows, prepare
 from pyspark_rocketmq.record.layout import MessageFlag
+from pyspark_rocketmq.spark.write.committed.range_commits import TaskRanges
 from pyspark_rocketmq.spark.write.dead_letters import DeadLetter, DeadLetters
 from pyspark_rocketmq.spark.write.parcels import outgoing_of, split_batch
-from pyspark_rocketmq.spark.write.range_commits import TaskRanges
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics, named_brokers
 from pyspark_rocketmq.spark.write.transaction import roll_back
@@ -277,8 +278,8 @@ class WriteTask:
         order = arrange(numbers, kinds, ordered=self._ordered)
         if order is not None:
             rows, numbers, kinds = rows.take(order), numbers[order], kinds[order]
-        prefix, start = self._producer.ids.block()
-        for parcel in encode_parcels(rows, numbers, kinds, self._limits, id_prefix=prefix, id_start=start):
+        unique = unique_keys(*self._producer.ids.block(), len(rows))
+        for parcel in encode_parcels(rows, numbers, kinds, self._limits, unique=unique):
             number = int(numbers[parcel.start])
             outgoing = outgoing_of(topic, parcel)
             if self._transaction is not None:

@@ -23,9 +23,10 @@ from pyspark_rocketmq.record.encode.occurrences import count_shared
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.features import DataSourceStreamArrowWriter
 from pyspark_rocketmq.spark.task_client import task_client
-from pyspark_rocketmq.spark.write.range_commits import RangeCommits
+from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
+from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout, sink_layout
-from pyspark_rocketmq.spark.write.sink_topics import require_topic
+from pyspark_rocketmq.spark.write.sink_topics import options_of_tasks, require_topic
 from pyspark_rocketmq.spark.write.transaction import Transactions
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName, require_checkpoint
 from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask, is_ordered
@@ -98,6 +99,7 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
                 "a transactional write needs jobId: the same when the job is run again", option="jobId"
             )
         require_topic(options)
+        require_topic(options_of_tasks(options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
@@ -193,7 +195,7 @@ def _write(
 ) -> TaskWritten:
     client = task_client(options.client)
     with span("send", options.topic or "(several)") as current:  # of a worker that has OpenTelemetry's SDK
-        report = WriteTask(client, options, layout, scope).run(batches)
+        report = WriteTask(client, options_of_tasks(options), layout, scope).run(batches)
         if current is not None:
             current.set_attribute("messaging.batch.message_count", report.rows)
     if readable and not wait_until_readable(client, report.ends, timeout_ms=_READABLE_MS):
@@ -235,7 +237,11 @@ def _conclude(
         transactions, name, halves, group = transaction
         transactions.commit(name, halves, group=group, ordered=is_ordered(options, layout))
     for name in _committed_by_ranges(messages, options):
-        RangeCommits(connect(options.client), options).commit(name, [report.ranges for report in reports])
+        client = connect(options.client)
+        commits = RangeCommits(client, options_of_tasks(options))
+        commits.commit(name, [report.ranges for report in reports])
+        if options.is_staged:
+            StagedAppends(client, options, commits, ordered=is_ordered(options, layout)).append(name)
     _LOG.info(
         "%d rows written in %d sends, %d dead letters",
         sum(report.rows for report in reports),
@@ -265,7 +271,7 @@ def _abandon(
         transactions, name, halves, group = transaction
         transactions.abandon(name, halves, group=group)
     for name in _committed_by_ranges(messages, options):
-        RangeCommits(connect(options.client), options).abandon(name)
+        RangeCommits(connect(options.client), options_of_tasks(options)).abandon(name)
 
 
 def _committed_by_ranges(

@@ -8,7 +8,15 @@ import pytest
 
 from pyspark_rocketmq.errors import RemoteProtocolError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.planning.commits.records import Abort, Begin, Commit, decode_record, encode_record
+from pyspark_rocketmq.planning.commits.records import (
+    Abort,
+    Append,
+    Appended,
+    Begin,
+    Commit,
+    decode_record,
+    encode_record,
+)
 
 A, B = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 3)
 
@@ -19,6 +27,8 @@ A, B = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b",
         Begin(owner="query", number=7, ends={A: 3, B: 0}),
         Commit(owner="a job / of any name", number=0, since=41, ranges={A: ((1, 3), (5, 6)), B: ((0, 9),)}),
         Abort(owner="query", number=7),
+        Append(owner="query", number=7, claim="5f3c", ends={A: 3, B: 0}),
+        Appended(owner="query", number=7),
     ],
 )
 def test_records_come_back(record) -> None:

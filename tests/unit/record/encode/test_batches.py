@@ -18,6 +18,7 @@ from pyspark_rocketmq.record.encode.batches import (
     content_ids,
     encode_parcels,
     kinds_of,
+    unique_keys,
     with_write_ids,
 )
 from pyspark_rocketmq.record.encode.occurrences import Occurrences
@@ -48,7 +49,9 @@ def parcels(
 ) -> list[Parcel]:
     numbers = np.array(queues or [0] * len(rows), np.int32)
     return list(
-        encode_parcels(rows, numbers, kinds_of(rows, limits), limits, id_prefix=PREFIX, id_start=0xFFFF)
+        encode_parcels(
+            rows, numbers, kinds_of(rows, limits), limits, unique=unique_keys(PREFIX, 0xFFFF, len(rows))
+        )
     )
 
 

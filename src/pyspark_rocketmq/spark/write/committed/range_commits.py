@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.client import Client
@@ -89,7 +88,7 @@ class RangeCommits:
         """
         try:
             ends = self._client.max_offsets(queues)
-            self._append(Begin(owner=self._owner(name), number=name.number, ends=ends))
+            self._append(Begin(owner=self.owner(name), number=name.number, ends=ends))
         except RocketMQError as error:
             if not (error.retriable or isinstance(error, SendError)):
                 raise
@@ -105,6 +104,11 @@ class RangeCommits:
             Whether to search all records, or only the last ones.
         """
         return self._find(name, thorough=thorough)[0]
+
+    def find_commit(self, name: TransactionName) -> tuple[int, Commit] | None:
+        """Return the valid commit of a batch, and its offset; None if another one is the owner's last."""
+        newest, _ = self.patiently(lambda: self._search(name, thorough=True))
+        return newest if newest is not None and newest[1].number == name.number else None
 
     def commit(self, name: TransactionName, parts: Iterable[Ranges | None]) -> None:
         """Make the messages of a batch visible, unless the batch is committed already.
@@ -136,10 +140,9 @@ class RangeCommits:
             committed, end = self._find(name, thorough=True)
             if committed:
                 return False
-            commit = Commit(owner=self._owner(name), number=name.number, since=end, ranges=ranges)
-            offset = self._append(commit)
-            wait_until_readable(self._client, {self._log_queue(): offset + 1}, timeout_ms=_READABLE_MS)
-            others = self._patiently(partial(self._records, name, end, offset))
+            commit = Commit(owner=self.owner(name), number=name.number, since=end, ranges=ranges)
+            offset = self.add(commit)
+            others = self.records(name, end, offset)
             # It may be there twice: an answer was lost, or the slave had not stored it in time.
             copies = [*(entry.offset for entry in others if entry.record == commit), offset]
             if any(is_valid(copy, commit, others) for copy in copies):
@@ -159,21 +162,40 @@ class RangeCommits:
             How long it is tried; by default ``outageTimeout``.
         """
         try:
-            self._append(Abort(owner=self._owner(name), number=name.number), timeout_ms=timeout_ms)
+            self._append(Abort(owner=self.owner(name), number=name.number), timeout_ms=timeout_ms)
         except RocketMQError as error:
             _LOG.warning("readers are not told that batch %s was abandoned: %s", name, error)
 
-    # --- how ---
+    # --- for those who act on commits ---
 
-    def _owner(self, name: TransactionName) -> str:
+    def add(self, record: Record) -> int:
+        """Add a record, at least once, and return its offset when readers see it."""
+        offset = self._append(record)
+        wait_until_readable(self._client, {self._log_queue(): offset + 1}, timeout_ms=_READABLE_MS)
+        return offset
+
+    def end(self) -> int:
+        """Return the end of the commit topic now."""
+        queue = self._log_queue()
+        return self._client.max_offsets([queue])[queue]
+
+    def records(self, name: TransactionName, begin: int, end: int) -> list[Entry]:
+        """Return the owner's records in a range of offsets."""
+        return self.patiently(lambda: self._records(name, begin, end))
+
+    def owner(self, name: TransactionName) -> str:
         """Return the owner in records: a job's id may be the same for several topics."""
         return f"{self._options.topic}/{name.owner}"
 
+    # --- how ---
+
     def _find(self, name: TransactionName, *, thorough: bool) -> tuple[bool, int]:
         """Return whether a batch is committed, and the end of the log at which that was found."""
-        return self._patiently(lambda: self._search(name, thorough=thorough))
+        newest, end = self.patiently(lambda: self._search(name, thorough=thorough))
+        return newest is not None and newest[1].number >= name.number, end
 
-    def _search(self, name: TransactionName, *, thorough: bool) -> tuple[bool, int]:
+    def _search(self, name: TransactionName, *, thorough: bool) -> tuple[tuple[int, Commit] | None, int]:
+        """Return the owner's last valid commit, and the end of the log at which it was searched."""
         queue = self._log_queue()
         end = self._client.max_offsets([queue])[queue]
         first = self._client.min_offsets([queue])[queue]
@@ -182,28 +204,30 @@ class RangeCommits:
             begin = max(first, until - window)
             newest = self._newest_commit(name, begin, until, first)
             if newest is not None:
-                return newest >= name.number, end
+                return newest, end
             if not thorough:
                 break
             until, window = begin, window * 8
-        return False, end
+        return None, end
 
-    def _newest_commit(self, name: TransactionName, begin: int, end: int, first: int) -> int | None:
-        """Return the number of the owner's last valid commit in a range of offsets: numbers only grow."""
+    def _newest_commit(
+        self, name: TransactionName, begin: int, end: int, first: int
+    ) -> tuple[int, Commit] | None:
+        """Return the owner's last valid commit in a range of offsets: numbers only grow."""
         entries = self._records(name, begin, end)
         for entry in reversed(entries):
             if isinstance(entry.record, Commit):
                 since = max(first, entry.record.since)
                 others = entries if since >= begin else self._records(name, since, entry.offset)
                 if is_valid(entry.offset, entry.record, others):
-                    return entry.record.number
+                    return entry.offset, entry.record
         return None
 
     def _records(self, name: TransactionName, begin: int, end: int) -> list[Entry]:
         """Return the owner's records in a range of offsets."""
-        selector = MessageSelector.by_tag(_tag(self._owner(name)))
+        selector = MessageSelector.by_tag(_tag(self.owner(name)))
         found = read_entries(self._client, self._log_queue(), begin, end, selector=selector)
-        return [entry for entry in found if entry.record.owner == self._owner(name)]
+        return [entry for entry in found if entry.record.owner == self.owner(name)]
 
     def _append(self, record: Record, *, timeout_ms: float | None = None) -> int:
         """Add a record, at least once, and return its offset.
@@ -219,13 +243,13 @@ class RangeCommits:
                 return self._producer.send(message, queue).queue_offset
             except SendError as error:
                 if "status" in error.facts:  # it is stored
-                    if not isinstance(record, Commit):
+                    if isinstance(record, Begin | Abort):
                         return int(error.facts["queue_offset"])
                     raise _NotDurableError(error.message, **error.facts) from error
                 cause = error.__cause__
                 raise (cause if isinstance(cause, RocketMQError) and cause.retriable else error) from None
 
-        return self._patiently(attempt, timeout_ms=timeout_ms)
+        return self.patiently(attempt, timeout_ms=timeout_ms)
 
     def _log_queue(self) -> MessageQueue:
         """Return the commit topic's only queue.
@@ -238,7 +262,7 @@ class RangeCommits:
             self._queue = require_commit_queue(self._client, self._topic)
         return self._queue
 
-    def _patiently(self, ask: Callable[[], T], *, timeout_ms: float | None = None) -> T:
+    def patiently(self, ask: Callable[[], T], *, timeout_ms: float | None = None) -> T:
         """Retry while brokers or name servers are down: name servers forget the topics of such brokers.
 
         They are waited for as long as ``outageTimeout`` says, unless another timeout is given.

@@ -1,0 +1,1 @@
+"""Writes whose batches are committed in a commit topic."""

@@ -1,0 +1,319 @@
+"""Appends the rows of committed batches from their staging topic to the topic that consumers read."""
+
+# The rows keep their unique keys. A record in the commit topic (`append_turn`) says where the queues ended
+# before the first row: after a crash, or an answer that is missing, the keys that are stored from there on
+# tell which rows are to be sent.
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.client.requests import TOOLS_GROUP
+from pyspark_rocketmq.client.retry import RetryPolicy
+from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
+from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
+from pyspark_rocketmq.errors import (
+    ConnectError,
+    DataLossError,
+    FlowControlError,
+    OptionError,
+    RocketMQError,
+    RouteError,
+    SendError,
+)
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.planning.commits.records import Ranges
+from pyspark_rocketmq.planning.commits.visible import clip, join, listed
+from pyspark_rocketmq.record.compress import Compression
+from pyspark_rocketmq.record.decode.columns import ENCODED_PROPERTIES
+from pyspark_rocketmq.record.encode.batches import BatchLimits, encode_parcels, kinds_of
+from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows
+from pyspark_rocketmq.record.encode.stored_rows import rows_of_stored, unique_keys_of
+from pyspark_rocketmq.spark.write.committed.append_turn import AppendTurn
+from pyspark_rocketmq.spark.write.parcels import outgoing_of
+from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.client.client import Client
+    from pyspark_rocketmq.options import SinkOptions
+    from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
+    from pyspark_rocketmq.spark.write.transaction_log import TransactionName
+
+__all__ = ["StagedAppends"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_QUIET_S: Final = 3.5
+"""After this time without an answer a send is stored, or never will be: brokers drop what waited for 3 s."""
+
+_AGAIN: Final = RetryPolicy()
+
+_COLUMNS: Final = ("topic", "brokerName", "queueId", "queueOffset", "flag", "body", ENCODED_PROPERTIES)
+
+_NOT_STORED: Final = (FlowControlError, ConnectError, RouteError)
+"""Errors that say that a message is not stored."""
+
+_Targets: TypeAlias = Mapping[tuple[str, int], MessageQueue]
+"""The queue for the rows of each staging queue, by its broker and number."""
+
+_Slot: TypeAlias = tuple[MessageQueue, int, int]
+"""Where the rows of a send are staged: a queue, the first offset, and the one after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """Rows of one staging queue, their offsets there and their unique keys, and the queue they are for."""
+
+    queue: MessageQueue
+    target: MessageQueue
+    rows: OutgoingRows
+    offsets: npt.NDArray[np.int64]
+    unique: pa.Array
+
+
+@dataclass(slots=True)
+class _Left:
+    """The rows that a pass has not appended: those certainly not stored, and those that may be."""
+
+    refused: list[_Slot] = field(default_factory=list)
+    unknown: list[_Slot] = field(default_factory=list)
+    cause: RocketMQError | None = None
+
+    def has(self, queue: MessageQueue) -> bool:
+        """Whether rows of a staging queue are left."""
+        return any(slot[0] == queue for slot in (*self.refused, *self.unknown))
+
+
+class StagedAppends:
+    """Appends committed batches to their topic.
+
+    Promise: each row of a committed batch is in the topic once when `append` returns; also if the process was
+    killed before, or another one did a part of it. ``docs/guarantees.md`` lists the conditions.
+
+    Parameters
+    ----------
+    client : Client
+    options : SinkOptions
+        Of the write; ``topic`` is the topic that consumers read.
+    commits : RangeCommits
+        Those of the staging topic.
+    ordered : bool
+        Whether the rows of a queue keep their order.
+    """
+
+    def __init__(self, client: Client, options: SinkOptions, commits: RangeCommits, *, ordered: bool) -> None:
+        self._client = client
+        self._options = options
+        self._commits = commits
+        self._ordered = ordered
+        settings = ProducerOptions(
+            send_timeout_ms=options.send_timeout_ms,
+            retries=0,
+            accept_statuses=options.accept_statuses,
+            max_message_bytes=options.max_message_bytes,
+        )
+        self._producer = Producer(client, options.producer_group, settings)
+        self._limits = BatchLimits(
+            max_rows=options.batch_size,
+            max_bytes=options.batch_bytes,
+            compression=Compression[options.compression.name],
+            compress_above=options.compress_above,
+        )
+
+    def append(self, name: TransactionName) -> int:
+        """Append what is missing of a batch, if it is committed; return the number of rows sent.
+
+        Raises
+        ------
+        TransactionFencedError
+            Another process appends this batch.
+        SendError
+            Rows are missing; the next call continues.
+        DataLossError
+            Rows are not in the staging topic any more.
+        RocketMQError
+            The topics cannot be read.
+        """
+        found = self._commits.find_commit(name)
+        if found is None or not found[1].ranges:
+            return 0
+        committed_at, commit = found
+        targets = self._targets(commit.ranges)
+        turn = AppendTurn(self._commits, name, committed_at, self._client.clock)
+        since = turn.take(lambda: self._ends(targets.values()))
+        if since is None:
+            return 0
+        ranges, sent, failures = commit.ranges, 0, 0
+        stored = self._settle(since) if turn.continues else {}
+        patience = self._client.deadline(self._options.outage_timeout_ms)
+        while True:
+            left = _Left()
+            done = self._pass(ranges, targets, stored, turn, left)
+            sent += done
+            if left.cause is None:
+                break
+            if done:
+                failures, patience = 0, self._client.deadline(self._options.outage_timeout_ms)
+            failures += 1
+            pause_s = _AGAIN.pause_s(failures, self._client.random)
+            if not left.cause.retriable or patience.remaining_s <= pause_s:
+                raise SendError(
+                    f"rows of batch {name} are committed and not yet in {self._options.topic}: {left.cause}. "
+                    "The next run of the query or job appends them",
+                    failed=_count(_slots(left.refused + left.unknown, ranges)),
+                ) from left.cause
+            self._client.invalidate(str(self._options.topic))
+            self._client.clock.sleep(pause_s)
+            if left.unknown:
+                stored = self._settle(since)
+            ranges = _slots(left.refused + left.unknown, ranges)
+        turn.finish()
+        _LOG.info("batch %s: %d rows appended to %s", name, sent, self._options.topic)
+        return sent
+
+    # --- one pass ---
+
+    def _pass(
+        self,
+        ranges: Ranges,
+        targets: _Targets,
+        stored: Mapping[MessageQueue, OffsetRange],
+        turn: AppendTurn,
+        left: _Left,
+    ) -> int:
+        """Send the rows of ranges that are not in ``stored``, each once; return how many are acknowledged."""
+        with SendPipeline(
+            self._producer,
+            max_in_flight=self._options.sends_in_flight,
+            ordered=self._ordered,
+            before_send=turn.confirm,
+        ) as pipeline:
+            done = 0
+            for some in self._rows(ranges, targets, stored):
+                one_queue = np.zeros(len(some.rows), np.int32)
+                kinds = kinds_of(some.rows, self._limits)
+                for parcel in encode_parcels(some.rows, one_queue, kinds, self._limits, unique=some.unique):
+                    slot = some.queue, int(some.offsets[parcel.start]), int(some.offsets[parcel.end - 1]) + 1
+                    if self._ordered and left.has(some.queue):  # its rows wait for one that was not stored
+                        left.refused.append(slot)
+                        continue
+                    outgoing = outgoing_of(some.target.topic, parcel)
+                    done += _judge(pipeline.submit(outgoing, some.target, token=slot), left)
+            return done + _judge(pipeline.flush(), left)
+
+    def _rows(
+        self,
+        ranges: Ranges,
+        targets: _Targets,
+        stored: Mapping[MessageQueue, OffsetRange],
+    ) -> Iterator[_Staged]:
+        """Read the staged rows of ranges."""
+        known: MessageQueue | None = None
+        keys = pa.chunked_array([], pa.binary())
+        read = ReadOptions(consumer_group=TOOLS_GROUP)
+        for batch in read_batches(self._client, listed(ranges), read, DecodeOptions(columns=_COLUMNS)):
+            topic, broker_name, queue_id = (batch[name][0].as_py() for name in _COLUMNS[:3])
+            target = targets[broker_name, queue_id]
+            rows, unique = rows_of_stored(batch["body"], batch[ENCODED_PROPERTIES], batch["flag"])
+            offsets = batch["queueOffset"].to_numpy()
+            if stored:
+                if target != known:
+                    known, keys = target, self._keys(stored.get(target))
+                missing = np.flatnonzero(~pc.is_in(unique, value_set=keys).to_numpy(zero_copy_only=False))
+                rows, offsets, unique = rows.take(missing), offsets[missing], unique.take(pa.array(missing))
+            if len(rows):
+                yield _Staged(MessageQueue(topic, broker_name, queue_id), target, rows, offsets, unique)
+
+    def _keys(self, stored: OffsetRange | None) -> pa.ChunkedArray:
+        """Return the encoded unique keys of the messages in a range.
+
+        What has expired, or was lost, counts as missing: a row that is appended has expired after its staged
+        message, and then that cannot be read either.
+        """
+        ranges = [] if stored is None else [stored]
+        read = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
+        decode = DecodeOptions(columns=(ENCODED_PROPERTIES,))
+        batches = read_batches(self._client, ranges, read, decode)
+        return pa.chunked_array([unique_keys_of(batch[ENCODED_PROPERTIES]) for batch in batches], pa.binary())
+
+    # --- topics ---
+
+    def _targets(self, ranges: Ranges) -> _Targets:
+        """Return the queue for the rows of each staging queue, by broker and number: the same ones."""
+        topic = str(self._options.topic)
+        brokers = {queue.broker_name for queue in ranges}
+        queues = SinkTopics(self._client, self._options, patient=True).queues(topic, brokers) or ()
+        targets: dict[tuple[str, int], MessageQueue] = {}
+        for staged in ranges:
+            target = MessageQueue(topic, staged.broker_name, staged.queue_id)
+            if target not in queues:
+                raise OptionError(
+                    f"{staged} has no such queue in {topic} that may be written: give both topics the same "
+                    f"queues (pyspark-rocketmq topic create {topic} --queues N), then start the query again. "
+                    "Nothing is lost: its rows are committed and wait",
+                    option="stagingTopic",
+                    topic=topic,
+                )
+            targets[staged.broker_name, staged.queue_id] = target
+        return targets
+
+    def _ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        wanted = list(queues)
+        return self._commits.patiently(lambda: self._client.max_offsets(wanted))
+
+    def _settle(self, since: Mapping[MessageQueue, int]) -> dict[MessageQueue, OffsetRange]:
+        """Wait until no send can be stored any more that has no answer; return where the rows may be."""
+        self._client.clock.sleep(_QUIET_S)
+        stored = {}
+        for queue, end in self._ends(since).items():
+            if end < since[queue]:
+                raise DataLossError(
+                    "a queue is shorter than before: which rows of a batch it has is not known",
+                    condition="OFFSET_WENT_BACK",
+                    queue=queue,
+                    before=since[queue],
+                    now=end,
+                )
+            stored[queue] = OffsetRange(queue, since[queue], end)
+        return stored
+
+
+def _judge(outcomes: Iterable[SendOutcome], left: _Left) -> int:
+    """Note the sends without success, and return how many rows the others have."""
+    done = 0
+    for outcome in outcomes:
+        if outcome.error is None:
+            done += outcome.outgoing.count
+            continue
+        slot = cast("_Slot", outcome.token)
+        if not outcome.sent:  # since another send failed, which is judged, too
+            left.refused.append(slot)
+            continue
+        cause = outcome.error.__cause__
+        error = cause if isinstance(cause, RocketMQError) else outcome.error
+        (left.refused if isinstance(error, _NOT_STORED) else left.unknown).append(slot)
+        if left.cause is None or (left.cause.retriable and not error.retriable):
+            left.cause = error
+    return done
+
+
+def _slots(slots: Iterable[_Slot], ranges: Ranges) -> Ranges:
+    """Return the rows of sends: what lies between their offsets in ``ranges``."""
+    parts = (
+        clip({queue: ranges[queue]}, begins={queue: begin}, ends={queue: end}) for queue, begin, end in slots
+    )
+    return join(parts)
+
+
+def _count(ranges: Ranges) -> int:
+    return sum(end - begin for parts in ranges.values() for begin, end in parts)

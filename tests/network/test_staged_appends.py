@@ -1,0 +1,256 @@
+"""Staged transactional writes: every consumer sees the rows of a committed batch once, and no other row."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support.clocks import FakeClock
+from tests.support.committed_query import Query, send
+from tests.support.transactional_job import visible
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import (
+    DataLossError,
+    OptionError,
+    RocketMQError,
+    SendError,
+    TransactionFencedError,
+)
+from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.planning.commits.records import Append, Appended, Record, decode_record
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.testing import Fault, HangUp, MockCluster, Refuse, Silence
+
+LOG = "orders-staging-commits"
+BODIES = [f"m{number}" for number in range(60)]
+SEND = RequestCode.SEND_BATCH_MESSAGE
+ONCE = dict.fromkeys(BODIES, 1)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 2, "orders-staging": 2}, brokers=("broker-a", "broker-b")) as cluster:
+        cluster.create_topic(LOG, 1, brokers=["broker-a"])
+        yield cluster
+
+
+@pytest.fixture
+def query(mq: MockCluster) -> Iterator[Callable[..., Query]]:
+    """``query(clock, option=value)``: a run of the query, whose sleeps cost no time."""
+    clients: list[Client] = []
+
+    def start(clock: FakeClock | None = None, **given: str) -> Query:
+        given = {"transactionVisibility": "staged", "outageTimeout": "60s"} | given
+        options = parse_options(SinkOptions, {"nameServer": mq.name_server}, environ={}).client
+        clients.append(Client(options, clock=clock or FakeClock(base=SYSTEM_CLOCK)))
+        return Query(mq.name_server, clients[-1], **given)
+
+    yield start
+    for client in clients:
+        client.close()
+
+
+def records(mq: MockCluster) -> list[Record]:
+    (queue,) = mq.queues(LOG)
+    return [decode_record(message.body) for message in mq.messages(LOG, queue)]
+
+
+def test_rows_are_visible_when_they_are_committed_and_as_they_were_sent(mq, query) -> None:
+    first = query()
+    ranges = first.write(7, *BODIES)
+    assert visible(mq) == {}
+    assert visible(mq, "orders-staging") == ONCE
+    first.commit(7, ranges)
+    assert visible(mq) == ONCE
+    for staged, queue in zip(mq.queues("orders-staging"), mq.queues("orders"), strict=True):
+        sent, found = mq.messages("orders-staging", staged), mq.messages("orders", queue)
+        assert [(m.msg_id, m.body, m.tags, m.flag) for m in found] == [
+            (m.msg_id, m.body, m.tags, m.flag) for m in sent
+        ]
+        assert {m.properties.get("COMMIT_TOPIC") for m in sent} <= {LOG}
+        assert all("COMMIT_TOPIC" not in m.properties for m in found)
+    assert isinstance(records(mq)[-1], Appended)
+
+
+def test_a_batch_that_comes_again_is_not_appended_again(mq, query) -> None:
+    query().run(7, *BODIES)
+    again = query()
+    assert again.write(7, "another attempt's rows") is None
+    again.commit(7, None)
+    assert visible(mq) == ONCE
+    assert sum(isinstance(record, Append) for record in records(mq)) == 1
+
+
+def test_a_batch_without_rows_and_a_batch_that_is_given_up(mq, query) -> None:
+    first = query()
+    first.run(1, "one")
+    first.commit(2, None)
+    ranges = first.write(3, "two")
+    assert first.commits.give_up(first.name(3))
+    first.commit(3, ranges)
+    first.run(4, "three")
+    assert visible(mq) == {"one": 1, "three": 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "times"),
+    [
+        (Refuse(ResponseCode.SYSTEM_BUSY), 8),
+        (Refuse(ResponseCode.SERVICE_NOT_AVAILABLE), 3),
+        (Refuse(ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT"), 2),
+        (HangUp(), 1),
+        (HangUp(executed=True), 2),
+        (Silence(), 1),
+        (Silence(executed=True), 2),
+    ],
+    ids=["busy", "not available", "unknown", "hang-up", "hang-up after", "no answer", "no answer after"],
+)
+@pytest.mark.parametrize("ordered", ["false", "true"])
+def test_every_row_once_through_faults(mq, query, fault: Fault, times: int, ordered: str) -> None:
+    first = query(ordered=ordered, sendTimeoutMs="2000" if isinstance(fault, Silence) else "30000")
+    ranges = first.write(7, *BODIES)
+    injected = mq.inject(fault, on=SEND, times=times, after=5)
+    first.commit(7, ranges)
+    assert injected.hits == times
+    assert visible(mq) == ONCE
+    if ordered == "true":
+        for staged, queue in zip(mq.queues("orders-staging"), mq.queues("orders"), strict=True):
+            assert [m.body for m in mq.messages("orders", queue)] == [
+                m.body for m in mq.messages("orders-staging", staged)
+            ]
+
+
+@pytest.mark.parametrize("executed", [False, True])
+@pytest.mark.parametrize("after", [0, 1, 10, 19])
+def test_an_append_that_a_crash_cuts_short_is_finished_by_the_next_run(
+    mq, client, query, after, executed
+) -> None:
+    first, second = query(outageTimeout="0s"), query()
+    ranges = first.write(7, *BODIES)
+    mq.inject(HangUp(executed=executed), on=SEND, after=after, times=1)
+    mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=SEND, times=None, after=after)
+    with pytest.raises(RocketMQError):
+        first.commit(7, ranges)
+    assert sum(visible(mq).values()) <= 3 * (after + executed)
+    mq.heal()
+    send(client, "another producer's")
+    second.commit(7, second.write(7, "another attempt's rows"))
+    assert visible(mq) == {**ONCE, "another producer's": 1}
+
+
+def test_a_crash_before_the_first_append_and_one_before_the_last_record(mq, query) -> None:
+    first = query(outageTimeout="0s")
+    ranges = first.write(1, "one")
+    first.commits.commit(first.name(1), [ranges])
+    assert visible(mq) == {}
+    first = query(outageTimeout="0s")
+    mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=RequestCode.SEND_MESSAGE_V2, after=1, times=None)
+    with pytest.raises(RocketMQError):
+        first.commit(1, None)
+    assert visible(mq) == {"one": 1}
+    assert isinstance(records(mq)[-1], Append)
+    mq.heal()
+    query().commit(1, None)
+    assert visible(mq) == {"one": 1}
+    assert isinstance(records(mq)[-1], Appended)
+
+
+def test_a_process_that_was_frozen_sends_nothing_after_another_has_taken_over(mq, query) -> None:
+    clock = FakeClock(base=SYSTEM_CLOCK)
+    frozen = query(clock)
+    ranges = frozen.write(7, *BODIES)
+    mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=SEND, after=5, times=None)
+    seen: list[Counter[str]] = []
+
+    def take_over() -> None:
+        clock.on_sleep = lambda: None
+        with pytest.raises(SendError):
+            query(outageTimeout="0s").commit(7, None)
+        clock.now_s += 3  # for which the other one waits
+        mq.heal()
+        seen.append(visible(mq))
+
+    clock.on_sleep = take_over
+    with pytest.raises(TransactionFencedError, match="another process has taken over"):
+        frozen.commit(7, ranges)
+    assert [visible(mq)] == seen
+    assert 0 < seen[0].total() < len(BODIES)
+    query().commit(7, None)
+    assert visible(mq) == ONCE
+
+
+def test_a_process_that_was_frozen_ends_well_if_another_has_finished_its_batch(mq, query) -> None:
+    clock = FakeClock(base=SYSTEM_CLOCK)
+    frozen = query(clock)
+    ranges = frozen.write(7, *BODIES)
+    mq.inject(Refuse(ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT"), on=SEND, after=5, times=3)
+
+    def take_over() -> None:
+        clock.on_sleep = lambda: None
+        query().commit(7, None)
+
+    clock.on_sleep = take_over
+    frozen.commit(7, ranges)
+    assert visible(mq) == ONCE
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_order_of_crashes_and_runs_appends_every_row_once(mq, query, seed: int) -> None:
+    chosen = random.Random(seed)
+    faults: list[Fault] = [HangUp(), HangUp(executed=True), Refuse(ResponseCode.SYSTEM_BUSY)]
+    faults += [Refuse(ResponseCode.NO_PERMISSION), Refuse(ResponseCode.SYSTEM_ERROR)]
+    expected: Counter[str] = Counter()
+    for number in range(4):
+        bodies = [f"{number}-{row}" for row in range(chosen.randrange(1, 30))]
+        expected.update(bodies)
+        for _ in range(20):
+            run = query(ordered=chosen.choice(["true", "false"]), outageTimeout="0s")
+            for _ in range(chosen.randrange(3)):
+                codes = [SEND, RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE]
+                fault = chosen.choice(faults)
+                mq.inject(
+                    fault, on=chosen.choice(codes), after=chosen.randrange(12), times=chosen.randrange(1, 9)
+                )
+            try:
+                run.run(number, *bodies)
+            except RocketMQError:
+                continue
+            finally:
+                mq.heal()
+            break
+        else:
+            pytest.fail("no run ended well")
+        assert visible(mq) == expected
+
+
+def test_a_topic_without_the_staging_topic_s_queues_is_refused_and_nothing_is_lost(mq, query) -> None:
+    mq.create_topic("orders-staging", 3)
+    first = query()
+    with pytest.raises(OptionError, match="give both topics the same queues"):
+        first.run(7, *BODIES)
+    mq.create_topic("orders", 3)
+    query().commit(7, None)
+    assert visible(mq) == ONCE
+
+
+def test_staged_rows_that_are_gone_are_an_error(mq, query) -> None:
+    first = query()
+    ranges = first.write(7, *BODIES)
+    first.commits.commit(first.name(7), [ranges])
+    queue = mq.queues("orders-staging")[0]
+    mq.expire(queue, 2)
+    with pytest.raises(DataLossError):
+        query().commit(7, None)
+
+
+def test_what_no_broker_takes_is_an_error_that_says_how_many(mq, query) -> None:
+    first = query(outageTimeout="0s")
+    ranges = first.write(7, *BODIES)
+    mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=SEND, times=None)
+    with pytest.raises(SendError, match="are committed and not yet in orders") as caught:
+        first.commit(7, ranges)
+    assert caught.value.facts["failed"] == len(BODIES)
