@@ -63,6 +63,7 @@ OTHERS = {
     "tables describe",
     "tables list",
     "tx abort",
+    "tx append",
     "tx list",
     "tx recover",
 }

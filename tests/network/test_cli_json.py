@@ -28,7 +28,7 @@ from pyspark_rocketmq.devcluster.detached import DetachedCluster, DetachedServer
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
-from pyspark_rocketmq.planning.commits.records import Begin, encode_record
+from pyspark_rocketmq.planning.commits.records import Begin, Commit, encode_record
 from pyspark_rocketmq.spark.read.schema import COLUMN_TYPES
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.streams.run.job_registry import JobRecord
@@ -72,6 +72,7 @@ ANSWERS = {
     "topic show": "topic show orders",
     "topics": "topics",
     "tx abort": "tx abort orders orders/q 7",
+    "tx append": "tx append orders",
     "tx list": "tx list CHECKPOINT",
     "tx recover": "tx recover CHECKPOINT",
     "topic delete": "topic delete orders --yes",
@@ -133,9 +134,13 @@ def fields(value: object) -> set[str]:
 
 @pytest.fixture
 def mq() -> Iterator[MockBroker]:
-    with MockBroker({"orders": 2, "%DLQ%billing": 1, "orders-commits": 1}) as broker:
+    topics = {"orders": 2, "%DLQ%billing": 1, "orders-commits": 1, "orders-staging-commits": 1}
+    with MockBroker(topics) as broker:
         begin = encode_record(Begin(owner="orders/q", number=7, ends={}))
         broker.send(OutgoingMessage("orders-commits", begin))
+        ranges = {MessageQueue("orders-staging", "broker-a", 0): ((0, 1),)}
+        commit = encode_record(Commit(owner="orders-staging/q", number=7, since=0, ranges=ranges))
+        broker.send(OutgoingMessage("orders-staging-commits", commit))
         broker.send(OutgoingMessage("orders", b'{"id": 1}', tags="new", keys="1"))
         broker.send(OutgoingMessage("%DLQ%billing", b"x"))
         with Client(broker.name_server) as client:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.support.cli import CommandLine
 from tests.support.clocks import FakeClock
 from tests.support.committed_query import Query, send
 from tests.support.transactional_job import visible
@@ -52,6 +53,11 @@ def query(mq: MockCluster) -> Iterator[Callable[..., Query]]:
     yield start
     for client in clients:
         client.close()
+
+
+@pytest.fixture
+def cli(mq: MockCluster, capsys, monkeypatch) -> CommandLine:
+    return CommandLine(capsys, monkeypatch, mq.name_server)
 
 
 def records(mq: MockCluster) -> list[Record]:
@@ -235,6 +241,25 @@ def test_a_topic_without_the_staging_topic_s_queues_is_refused_and_nothing_is_lo
     mq.create_topic("orders", 3)
     query().commit(7, None)
     assert visible(mq) == ONCE
+
+
+def test_the_batches_of_queries_that_never_run_again_are_appended_by_a_command(mq, query, cli) -> None:
+    first, other = query(), query()
+    other.id = "other"
+    other.run(3, "theirs")
+    ranges = first.write(7, *BODIES)
+    assert cli("tx", "append", "orders").out.strip() == "every committed row is in orders"
+    first.commits.commit(first.name(7), [ranges])
+    (listed,) = cli("tx", "append", "orders", "--json").json()
+    assert (listed["query"], listed["batch"], listed["rows"], listed["appended"]) == ("query", 7, 60, None)
+    assert "nothing was changed: append with --yes" in cli("tx", "append", "orders").out
+    assert visible(mq) == {"theirs": 1}
+    assert "60 rows appended" in cli("tx", "append", "orders", "--yes").out
+    assert visible(mq) == ONCE | {"theirs": 1}
+    assert cli("tx", "append", "orders").out.strip() == "every committed row is in orders"
+    assert "Create it once" in cli("tx", "append", "others").err
+    query().commit(7, None)
+    assert visible(mq) == ONCE | {"theirs": 1}
 
 
 def test_staged_rows_that_are_gone_are_an_error(mq, query) -> None:

@@ -1,4 +1,8 @@
-"""List and give up batches of committed ranges that were begun and never committed, outside Spark."""
+"""Batches of commit topics that a crash interrupted, outside Spark.
+
+Those that were begun and never committed are given up. Those of staged writes that are committed and not yet
+in their topic are finished.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,28 @@ from pyspark_rocketmq.client.commits.commit_log import CommitLog, require_commit
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.options.choices import Visibility
+from pyspark_rocketmq.planning.commits.records import Appended
 from pyspark_rocketmq.planning.commits.visible import find_open
 from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
+from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
+from pyspark_rocketmq.spark.write.sink_topics import options_of_tasks
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
 
-__all__ = ["OpenBatch", "find_open_batches", "give_up"]
+__all__ = [
+    "OpenBatch",
+    "StagedBatch",
+    "StagedTopics",
+    "append",
+    "find_open_batches",
+    "find_staged_batches",
+    "give_up",
+]
 
 _OUTAGE_MS: Final = 10_000
+_APPEND_OUTAGE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +94,76 @@ def give_up(client: Client, commit_topic: str, batch: OpenBatch) -> bool:
         outage_timeout_ms=_OUTAGE_MS,
     )
     return RangeCommits(client, options).give_up(TransactionName(owner, batch.number))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTopics:
+    """The topics of a staged write."""
+
+    topic: str
+    staging_topic: str
+    commit_topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedBatch:
+    """A batch that is committed, at some time (ms since the epoch), and not known to be appended."""
+
+    query: str
+    number: int
+    rows: int
+    committed_at_ms: int
+
+
+def find_staged_batches(client: Client, topics: StagedTopics) -> tuple[StagedBatch, ...]:
+    """Return the batches that are to be appended: of each query or job at most the last one, oldest first.
+
+    Raises
+    ------
+    OptionError, RocketMQError
+        The commit topic does not exist, is no commit topic, or cannot be read.
+    """
+    queue = require_commit_queue(client, topics.commit_topic)
+    log = CommitLog(client, queue)
+    begin, end = client.min_offsets([queue])[queue], client.max_offsets([queue])[queue]
+    entries = {entry.offset: entry for entry in log.entries(begin, end)}
+    last = {commit.owner: (offset, commit) for offset, commit in log.commits(begin, end)}
+    done = {
+        (entry.record.owner, entry.record.number)
+        for entry in entries.values()
+        if isinstance(entry.record, Appended)
+    }
+    prefix = f"{topics.staging_topic}/"
+    return tuple(
+        StagedBatch(
+            query=owner.removeprefix(prefix),
+            number=commit.number,
+            rows=commit.rows,
+            committed_at_ms=entries[offset].stored_at_ms,
+        )
+        for owner, (offset, commit) in sorted(last.items(), key=lambda each: each[1][0])
+        if owner.startswith(prefix) and commit.rows and (owner, commit.number) not in done
+    )
+
+
+def append(client: Client, topics: StagedTopics, batch: StagedBatch) -> int:
+    """Append what is missing of a batch, and return the number of rows sent. A query that does so fails.
+
+    Raises
+    ------
+    RocketMQError
+        As `StagedAppends.append`.
+    """
+    options = SinkOptions(
+        client=client.options,
+        topic=topics.topic,
+        guarantee=Guarantee.TRANSACTIONAL,
+        transaction_visibility=Visibility.STAGED,
+        staging_topic=topics.staging_topic,
+        commit_topic=topics.commit_topic,
+        outage_timeout_ms=_APPEND_OUTAGE_MS,
+    )
+    commits = RangeCommits(client, options_of_tasks(options))
+    return StagedAppends(client, options, commits, ordered=True).append(
+        TransactionName(batch.query, batch.number)
+    )

@@ -13,7 +13,7 @@ from pyspark_rocketmq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.spark.write.transaction import Finished
-    from pyspark_rocketmq.tools.open_batches import OpenBatch
+    from pyspark_rocketmq.tools.open_batches import OpenBatch, StagedBatch
     from pyspark_rocketmq.tools.transactions import Unfinished
 
 __all__ = ["app"]
@@ -110,6 +110,50 @@ def abort_(
         console().print("nothing was changed: give it up with --yes")
 
 
+@app.command("append", epilog=examples("tx append orders --yes"))
+def append_(
+    topic: Annotated[str, typer.Argument(help="The topic that consumers read.")],
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Append the rows. Without it the command only lists the batches."),
+    ] = False,
+    staging_topic: Annotated[
+        str | None, typer.Option("--staging-topic", help="The staging topic, if it is not TOPIC-staging.")
+    ] = None,
+    commit_topic: CommitTopic = None,
+    namesrv: Namesrv = None,
+    option: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Append committed rows of staged writes that are not yet in their topic. A running query fails.
+
+    A restarted query does this itself: use the command if you will not restart the query soon.
+    """
+    from pyspark_rocketmq.model.names import commit_topic_of, staging_topic_of
+    from pyspark_rocketmq.tools.open_batches import StagedTopics, append, find_staged_batches
+
+    staging = staging_topic_of(topic, staging_topic)
+    topics = StagedTopics(
+        topic=topic, staging_topic=staging, commit_topic=commit_topic_of(staging, commit_topic)
+    )
+    with connect(namesrv, option) as client:
+        found = find_staged_batches(client, topics)
+        sent = [append(client, topics, each) for each in found] if yes else [None] * len(found)
+    if json:
+        print_json(
+            [{**_plain_staged(each), "appended": rows} for each, rows in zip(found, sent, strict=True)]
+        )
+    elif not found:
+        typer.echo(f"every committed row is in {topic}")
+    else:
+        rows = [
+            [each.query, str(each.number), str(each.rows), timestamp(each.committed_at_ms)] for each in found
+        ]
+        print_table(["query or job", "batch", "rows", "committed"], rows)
+        text = f"{sum(filter(None, sent))} rows appended" if yes else "nothing was changed: append with --yes"
+        console().print(text)
+
+
 @app.command("recover", epilog=examples("tx recover /data/checkpoints/orders --yes"))
 def recover_(
     folder: Folder,
@@ -165,6 +209,15 @@ def _show_open(topic: str, found: tuple[OpenBatch, ...], *, json: bool = False) 
 
 def _plain_open(each: OpenBatch) -> dict[str, object]:
     return {"query": each.owner, "batch": each.number, "startTimestamp": each.begun_at_ms}
+
+
+def _plain_staged(each: StagedBatch) -> dict[str, object]:
+    return {
+        "query": each.query,
+        "batch": each.number,
+        "rows": each.rows,
+        "commitTimestamp": each.committed_at_ms,
+    }
 
 
 def _plain(each: Unfinished) -> dict[str, object]:
