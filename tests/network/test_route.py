@@ -200,6 +200,23 @@ def test_an_old_route_is_better_than_none(name_servers: NameServersFactory) -> N
         cache.get("never-seen", deadline=deadline())
 
 
+def test_a_route_is_fresh_until_it_expires_or_is_invalidated(name_servers: NameServersFactory) -> None:
+    clock = FakeClock()
+    with ScriptedPeer(knows) as peer:
+        cache = RouteCache(name_servers(peer.addr), clock=clock, ttl_ms=30_000)
+        assert cache.fresh("orders") is None
+        route = cache.get("orders", deadline=deadline())
+        assert cache.fresh("orders") is route
+        clock.now_s += 29
+        assert cache.fresh("orders") is route
+        clock.now_s += 1
+        assert cache.fresh("orders") is None
+        route = cache.get("orders", deadline=deadline())
+        cache.invalidate("orders")
+        assert cache.fresh("orders") is None
+        assert cache.get("orders", deadline=deadline()) is cache.fresh("orders")
+
+
 def test_a_topic_that_vanished_may_come_back() -> None:
     def refuse(peer: Peer, frame: Frame, name: str) -> None:
         raise AssertionError

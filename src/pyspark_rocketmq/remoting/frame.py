@@ -21,8 +21,8 @@ from typing import Final
 from pyspark_rocketmq.errors import LocalProtocolError, RemoteProtocolError
 from pyspark_rocketmq.remoting.command import Buffer, Command, Serializer, decode_header, encode_header
 
-__all__ = ["MAX_FRAME_SENT", "MAX_FRAME_TAKEN", "Frame", "decode_frame", "encode_frame"]
-__all__ += ["encode_frame_head", "frame_length"]
+__all__ = ["MAX_FRAME_SENT", "MAX_FRAME_TAKEN", "Frame", "decode_command", "decode_frame", "encode_frame"]
+__all__ += ["encode_frame_head", "frame_head", "frame_length"]
 
 MAX_FRAME_SENT: Final = 16 * 1024 * 1024
 """The largest frame that a server with default settings takes, in bytes with its length word."""
@@ -79,11 +79,23 @@ def encode_frame_head(
 ) -> bytes:
     """Write what a frame has before its body; see `encode_frame`."""
     header = encode_header(command, serializer)
+    return frame_head(header, body_bytes, code=command.code, serializer=serializer, limit=limit)
+
+
+def frame_head(
+    header: bytes,
+    body_bytes: int,
+    *,
+    code: int,
+    serializer: Serializer = Serializer.JSON,
+    limit: int = MAX_FRAME_SENT,
+) -> bytes:
+    """Write what a frame has before its body, from an encoded header; see `encode_frame`."""
     total = 8 + len(header) + body_bytes
     if total > limit or len(header) > _HEADER_MASK:
         raise LocalProtocolError(
             "the frame is larger than its receiver takes: send less at once",
-            code=command.code,
+            code=code,
             size=total,
             limit=limit,
         )
@@ -144,8 +156,24 @@ def decode_frame(view: memoryview) -> Frame:
     size, word = _PREFIX.unpack_from(view)
     if size != len(view) - 4:
         raise RemoteProtocolError("the frame does not end where it says", announced=size + 4, size=len(view))
-    end = _header_end(size, word)
-    return Frame(decode_header(view[8:end], _SERIALIZERS[word >> 24]), view[end:])
+    _header_end(size, word)
+    command, body = decode_command(view, 0)
+    return Frame(command, view[body:])
+
+
+def decode_command(view: memoryview, start: int) -> tuple[Command, int]:
+    """Read the header of the frame at ``start``; return where its body begins, too.
+
+    `frame_length` has checked the frame, and the view has the whole of it.
+
+    Raises
+    ------
+    RemoteProtocolError
+        The header does not decode.
+    """
+    (word,) = _WORD.unpack_from(view, start + 4)
+    end = start + 8 + (word & _HEADER_MASK)
+    return decode_header(view[start + 8 : end], _SERIALIZERS[word >> 24]), end
 
 
 def _header_end(size: int, word: int) -> int:

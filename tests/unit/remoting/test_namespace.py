@@ -68,5 +68,5 @@ def test_every_header_names_topics_and_groups_in_the_namespace():
 def test_a_template_is_in_the_namespace_and_its_request_is_not():
     request = GetRouteInfoRequest(topic="t")
     template = RequestTemplate(request, namespace=NS)
-    assert b'"topic":"ns%t"' in template.frame(1)
-    assert template.request() == request
+    assert b'"topic":"ns%t"' in template.frame_head(1, ())
+    assert template.request(()) == request

@@ -33,10 +33,10 @@ def test_template_writes_what_the_encoder_writes(
         broker_name="broker-a",
     )
     template = RequestTemplate(request, "queue_offset", "max_msg_nums")
-    wanted = template.request(offset, count)
+    wanted = template.request((offset, count))
     assert (wanted.queue_offset, wanted.max_msg_nums, wanted.subscription) == (offset, count, text)
     expected = encode_frame(Command(code=wanted.CODE, opaque=opaque, fields=wanted.fields()))
-    assert template.frame(opaque, offset, count) == expected
+    assert template.frame_head(opaque, (offset, count)) == expected
 
 
 @examples(50)
@@ -52,7 +52,7 @@ def test_texts_may_differ_too(msg_id: str, opaque: int, offset: int) -> None:
         broker_name="broker-a",
     )
     template = RequestTemplate(request, "tran_state_table_offset", "msg_id")
-    wanted = template.request(offset, msg_id)
+    wanted = template.request((offset, msg_id))
     assert (wanted.tran_state_table_offset, wanted.msg_id, wanted.commit_log_offset) == (offset, msg_id, 7)
     expected = encode_frame(Command(code=wanted.CODE, opaque=opaque, fields=wanted.fields()))
-    assert template.frame(opaque, offset, msg_id) == expected
+    assert template.frame_head(opaque, (offset, msg_id)) == expected

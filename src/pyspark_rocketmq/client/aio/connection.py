@@ -21,7 +21,7 @@ from pyspark_rocketmq.errors import (
     RequestTimeoutError,
 )
 from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Buffer
-from pyspark_rocketmq.remoting.header import RequestHeader
+from pyspark_rocketmq.remoting.template import Request
 
 __all__ = ["AsyncConnection"]
 
@@ -89,7 +89,7 @@ class AsyncConnection(asyncio.Protocol):
         """Whether the connection has not failed so far."""
         return self._error is None
 
-    async def call(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline) -> Response:
+    async def call(self, request: Request, body: Buffer = b"", *, deadline: Deadline) -> Response:
         """Send a request and wait for its answer, whatever its code. Cancellation forgets the request.
 
         Raises
@@ -114,7 +114,7 @@ class AsyncConnection(asyncio.Protocol):
             if answer.done() and not answer.cancelled():
                 answer.exception()  # no other task looks at it
 
-    async def post(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline) -> None:
+    async def post(self, request: Request, body: Buffer = b"", *, deadline: Deadline) -> None:
         """Send a one-way request: the server never answers, not even with an error. Raises as `call`."""
         opaque = next(self._opaques) & _MAX_OPAQUE
         try:

@@ -13,10 +13,10 @@ from pyspark_rocketmq.client.send.producer import DEFAULT_GROUP
 from pyspark_rocketmq.client.send.queue_selection import QueueSelector
 from pyspark_rocketmq.client.send.send_requests import (
     ProducerOptions,
+    SendRequests,
     check_accepted,
     choose_queue,
     final_error,
-    send_call,
 )
 from pyspark_rocketmq.client.trace.records import SendTracing
 from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, RocketMQError
@@ -53,6 +53,7 @@ class AsyncProducer:
         self.options = options or ProducerOptions()
         self.ids = UniqueIds(client.clock)
         self._policy = RetryPolicy(attempts=self.options.retries + 1)
+        self._requests = SendRequests(self.options, group=group, namespace=client.namespace)
         self._selector = QueueSelector(clock=client.clock, random=client.random)
         self._writable: set[str] = set()
         if self.options.trace_topic is not None:
@@ -97,7 +98,7 @@ class AsyncProducer:
         deadline = self.client.deadline(self.options.send_timeout_ms)
         target = await self._choose(outgoing.topic, queue, message.sharding_key)
         connection = await self._connect(target)
-        call = send_call(outgoing, target, self.options, group=self.group, now_ms=self.client.clock.now_ms())
+        call = self._requests.call(outgoing, target, now_ms=self.client.clock.now_ms())
         await connection.post(call.request, call.body, deadline=deadline)
 
     def _encode(self, message: OutgoingMessage) -> Outgoing:
@@ -122,8 +123,7 @@ class AsyncProducer:
                 fixed = tried  # also when the number of queues changes between two tries
             until = deadline.sooner(self.options.send_timeout_ms)
             try:
-                now_ms = self.client.clock.now_ms()
-                call = send_call(outgoing, tried, self.options, group=self.group, now_ms=now_ms)
+                call = self._requests.call(outgoing, tried, now_ms=self.client.clock.now_ms())
                 connection = await self._connect(tried)
                 return call.parse(await connection.call(call.request, call.body, deadline=until))
             except RocketMQError as error:

@@ -23,10 +23,9 @@ from pyspark_rocketmq.client.net.frame_socket import FrameSocket, Received, enco
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.net.wire_log import WireLog
 from pyspark_rocketmq.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError
-from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Buffer, Command, Serializer
+from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Buffer, Command
 from pyspark_rocketmq.remoting.failure import error_for
-from pyspark_rocketmq.remoting.header import RequestHeader
-from pyspark_rocketmq.remoting.template import RequestTemplate
+from pyspark_rocketmq.remoting.template import Request, RequestTemplate, TemplatedRequest
 
 __all__ = ["Connection", "Response"]
 
@@ -140,9 +139,7 @@ class Connection:
         """The number of answers that no thread has taken so far."""
         return len(self._answers)
 
-    def call(
-        self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None
-    ) -> Response:
+    def call(self, request: Request, body: Buffer = b"", *, deadline: Deadline | None = None) -> Response:
         """Send a request and wait for its answer, whatever its code.
 
         Raises
@@ -160,12 +157,12 @@ class Connection:
             self.abandon(opaque)
             raise
 
-    def submit(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None) -> int:
+    def submit(self, request: Request, body: Buffer = b"", *, deadline: Deadline | None = None) -> int:
         """Send a request and return its opaque number: wait for its answer, or abandon it."""
         return self.submit_all([(request, body)], deadline=deadline)[0]
 
     def submit_all(
-        self, requests: Sequence[tuple[RequestHeader, Buffer]], *, deadline: Deadline | None = None
+        self, requests: Sequence[tuple[Request, Buffer]], *, deadline: Deadline | None = None
     ) -> list[int]:
         """Send requests and their bodies together; returns their opaque numbers, as `submit` does."""
         opaques = [self._next_opaque() for _ in requests]
@@ -183,20 +180,11 @@ class Connection:
         deadline: Deadline | None = None,
     ) -> list[int]:
         """Send a request for each of ``values`` together, which costs little more than one request."""
-        opaques = [self._next_opaque() for _ in values]
-        if self._options.credentials is None and self._options.serializer is Serializer.JSON:
-            parts: list[Buffer] = [
-                template.frame(opaque, *each) for opaque, each in zip(opaques, values, strict=True)
-            ]
-        else:
-            parts = [
-                encode_request(self._options, template.request(*each), b"", opaque, 0)[0]
-                for opaque, each in zip(opaques, values, strict=True)
-            ]
-        self._request(opaques, parts, deadline)
-        return opaques
+        return self.submit_all(
+            [(TemplatedRequest(template, each), b"") for each in values], deadline=deadline
+        )
 
-    def post(self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None) -> None:
+    def post(self, request: Request, body: Buffer = b"", *, deadline: Deadline | None = None) -> None:
         """Send a one-way request: the server never answers, not even with an error."""
         self._check()
         parts = encode_request(self._options, request, body, self._next_opaque(), FLAG_ONE_WAY)
@@ -204,6 +192,8 @@ class Connection:
 
     def wait(self, opaque: int, deadline: Deadline) -> Response:
         """Wait for the answer to one request."""
+        if (answer := self._answers.pop(opaque, None)) is not None:  # the common case in a pipeline
+            return answer
         return self.wait_some((opaque,), deadline)[0][1]
 
     def wait_some(self, opaques: Collection[int], deadline: Deadline) -> list[tuple[int, Response]]:

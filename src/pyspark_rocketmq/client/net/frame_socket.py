@@ -5,17 +5,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark_rocketmq.client.net.byte_stream import ByteStream
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.net.receive_buffer import ReceiveBuffer
 from pyspark_rocketmq.errors import ConnectionLostError
 from pyspark_rocketmq.remoting.acl import sign
-from pyspark_rocketmq.remoting.command import Buffer, Command
+from pyspark_rocketmq.remoting.command import Buffer, Command, Serializer
 from pyspark_rocketmq.remoting.frame import encode_frame_head
-from pyspark_rocketmq.remoting.header import RequestHeader
+from pyspark_rocketmq.remoting.template import Request, TemplatedRequest
 
 __all__ = ["LARGE_BODY", "FrameSocket", "Received", "encode_request"]
 
@@ -26,8 +25,7 @@ _SILENCE_S: Final = 0.05
 """After this long without a byte a connection gives up its buffer: another one may need it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """A frame whose body is ``buffer[start:end]``."""
 
     command: Command
@@ -37,15 +35,29 @@ class Received:
 
 
 def encode_request(
-    options: ConnectionOptions, request: RequestHeader, body: Buffer, opaque: int, flag: int
+    options: ConnectionOptions, request: Request, body: Buffer, opaque: int, flag: int
 ) -> Sequence[Buffer]:
     """Return the parts of a request's frame, signed if there are credentials."""
+    if (
+        isinstance(request, TemplatedRequest)
+        and options.credentials is None
+        and options.serializer is Serializer.JSON
+        and not flag
+    ):
+        head = request.template.frame_head(opaque, request.values, len(body))
+    else:
+        head = _encode_head(options, request, body, opaque, flag)
+    return (b"".join((head, body)),) if len(body) < LARGE_BODY else (head, body)
+
+
+def _encode_head(options: ConnectionOptions, request: Request, body: Buffer, opaque: int, flag: int) -> bytes:
+    if isinstance(request, TemplatedRequest):
+        request = request.template.request(request.values)
     fields = request.fields(options.namespace)
     if options.credentials is not None:
         fields = sign(fields, body, options.credentials)
     command = Command(code=request.CODE, opaque=opaque, flag=flag, fields=fields)
-    head = encode_frame_head(command, len(body), serializer=options.serializer)
-    return (b"".join((head, body)),) if len(body) < LARGE_BODY else (head, body)
+    return encode_frame_head(command, len(body), serializer=options.serializer)
 
 
 class FrameSocket:

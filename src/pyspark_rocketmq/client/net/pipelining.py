@@ -13,7 +13,7 @@ from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.remoting.command import Buffer
-from pyspark_rocketmq.remoting.header import RequestHeader
+from pyspark_rocketmq.remoting.template import Request
 
 __all__ = ["Call", "pipeline"]
 
@@ -31,13 +31,13 @@ class Call(Generic[T]):
 
     Parameters
     ----------
-    request : RequestHeader
+    request : Request
     parse : Callable
         Converts the answer to a value, or raises the error of its code.
     body : bytes-like
     """
 
-    request: RequestHeader
+    request: Request
     parse: Callable[[Response], T]
     body: Buffer = b""
 

@@ -19,8 +19,7 @@ from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.remoting.command import Buffer
-from pyspark_rocketmq.remoting.header import RequestHeader
-from pyspark_rocketmq.remoting.template import RequestTemplate
+from pyspark_rocketmq.remoting.template import Request, RequestTemplate
 
 __all__ = ["LANES", "SUSPENDED_LANES", "PullChannel", "PullLanes", "is_of_proxy"]
 
@@ -45,9 +44,7 @@ class PullChannel(Protocol):
     def addr(self) -> str:
         """The server's ``host:port``."""
 
-    def call(
-        self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None
-    ) -> Response:
+    def call(self, request: Request, body: Buffer = b"", *, deadline: Deadline | None = None) -> Response:
         """As `Connection.call`."""
 
     def submit_many(
@@ -119,9 +116,7 @@ class PullLanes:
         self._lanes: list[_Lane] = []
         self._sent: dict[int, tuple[_Lane, Connection, int]] = {}
 
-    def call(
-        self, request: RequestHeader, body: Buffer = b"", *, deadline: Deadline | None = None
-    ) -> Response:
+    def call(self, request: Request, body: Buffer = b"", *, deadline: Deadline | None = None) -> Response:
         """Send a request on a free connection and wait for its answer. Raises as `Connection.call`."""
         deadline = deadline or self._deadline()
         number = self._submit(lambda lane: lane.submit(request, body, deadline=deadline), deadline)

@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark_rocketmq.client.net.buffer_pool import BUFFER_BYTES, BUFFERS, LEAST_ROOM, BufferPool, is_unshared
 from pyspark_rocketmq.remoting.command import Command
-from pyspark_rocketmq.remoting.frame import decode_frame, frame_length
+from pyspark_rocketmq.remoting.frame import decode_command, frame_length
 
 __all__ = ["MAX_FRAME_BYTES", "ReceiveBuffer"]
 
@@ -79,9 +79,9 @@ class ReceiveBuffer:
             length = frame_length(data, self._start, end, limit=MAX_FRAME_BYTES)
             if length is None or end - self._start < length:
                 return
-            frame = decode_frame(view[self._start : self._start + length])
+            command, body = decode_command(view, self._start)
             self._start += length
-            yield frame.command, data, self._start - len(frame.body), self._start
+            yield command, data, body, self._start
 
     def shrink(self) -> None:
         """Keep no large buffer until bytes arrive again, unless it has part of a frame."""

@@ -168,6 +168,14 @@ class RouteCache:
                 **{"topic": ";".join(looked_for)} | error.facts,
             ) from error
 
+    def fresh(self, topic: str) -> TopicRoute | None:
+        """Return the topic's route if it is cached and good, without requests."""
+        with self._lock:
+            known = self._known.get(topic)
+            if known is None or topic in self._stale or self._clock.monotonic() >= known[1]:
+                return None
+            return known[0]
+
     def remembered(self, topic: str) -> TopicRoute | None:
         """Return the topic's last known route, without requests."""
         with self._lock:

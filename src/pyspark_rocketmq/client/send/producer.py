@@ -27,10 +27,10 @@ from pyspark_rocketmq.client.send.message_encoding import (
 from pyspark_rocketmq.client.send.queue_selection import QueueSelector
 from pyspark_rocketmq.client.send.send_requests import (
     ProducerOptions,
+    SendRequests,
     check_accepted,
     choose_queue,
     final_error,
-    send_call,
 )
 from pyspark_rocketmq.client.trace.records import SendTracing, TraceWriter
 from pyspark_rocketmq.errors import (
@@ -74,6 +74,7 @@ class Producer:
         self.options = options or ProducerOptions()
         self.ids = UniqueIds(client.clock)
         self.policy = RetryPolicy(attempts=self.options.retries + 1)
+        self._requests = SendRequests(self.options, group=group, namespace=client.namespace)
         self._selector = QueueSelector(clock=client.clock, random=client.random)
         # Topics that were: of restarted name servers the first broker that they know may be a read-only one.
         self._writable: set[str] = set()
@@ -199,8 +200,10 @@ class Producer:
             No broker of the topic has a master now, or the topic is no longer writable.
         TopicNotFoundError, NameServerError
         """
-        deadline = self.client.deadline(self.options.send_timeout_ms)
-        route = self.client.routes.get_served((topic,), deadline=deadline)[topic]
+        route = self.client.routes.fresh(topic)
+        if route is None:
+            deadline = self.client.deadline(self.options.send_timeout_ms)
+            route = self.client.routes.get_served((topic,), deadline=deadline)[topic]
         return choose_queue(route, queue, key, selector=self._selector, writable=self._writable)
 
     def connect(self, queue: MessageQueue) -> Connection:
@@ -215,7 +218,7 @@ class Producer:
         MessageIllegalError
             The body is larger than ``max_message_bytes``: nothing is sent.
         """
-        return send_call(outgoing, queue, self.options, group=self.group, now_ms=self.client.clock.now_ms())
+        return self._requests.call(outgoing, queue, now_ms=self.client.clock.now_ms())
 
     def note_failure(self, queue: MessageQueue, error: RocketMQError) -> None:
         """Let the next sends skip the broker, if the failure is the broker's."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.client.net.fork import ForkSafeLock
 from pyspark_rocketmq.client.retry import RandomSource
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import MessageQueue, TopicRoute
 from pyspark_rocketmq.remoting.java_hash import java_hash
 
 __all__ = ["QueueSelector", "queue_for_key", "queue_numbers"]
@@ -74,6 +74,14 @@ class QueueSelector:
         self._lock = ForkSafeLock()
         self._turns: dict[str, int] = {}
         self._avoided: dict[str, float] = {}
+        self._writable: dict[str, tuple[TopicRoute, tuple[MessageQueue, ...]]] = {}
+
+    def write_queues(self, route: TopicRoute) -> tuple[MessageQueue, ...]:
+        """Return the route's writable queues, which are sorted once a route: each send needs them."""
+        known = self._writable.get(route.topic)
+        if known is None or known[0] is not route:
+            known = self._writable[route.topic] = route, route.write_queues()
+        return known[1]
 
     def avoid(self, broker_name: str, *, cost_s: float = 0.0) -> None:
         """Skip a broker for some seconds, as long as there is another one.

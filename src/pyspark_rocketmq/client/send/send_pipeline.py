@@ -258,11 +258,15 @@ class SendPipeline:
     def _launch(self, flights: Sequence[_Flight]) -> None:
         """Send, together what goes to one broker."""
         together: dict[Connection, list[_Flight]] = {}
+        known: dict[MessageQueue, Connection] = {}
         for flight in flights:
             try:
                 flight.queue = self._producer.choose(flight.outgoing.topic, flight.fixed)
                 flight.call = self._producer.call_for(flight.outgoing, flight.queue)
-                flight.connection = self._find_connection(flight.queue, together)
+                flight.connection = known.get(flight.queue)
+                if flight.connection is None:
+                    flight.connection = self._find_connection(flight.queue, together)
+                    known[flight.queue] = flight.connection
             except RocketMQError as error:
                 self._handle_failure(flight, error)
             else:

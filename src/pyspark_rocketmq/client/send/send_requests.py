@@ -25,10 +25,12 @@ from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import SendBatchMessageRequest, SendMessageRequest, SendMessageResponse
+from pyspark_rocketmq.remoting.namespace import Namespace
+from pyspark_rocketmq.remoting.template import RequestTemplate, TemplatedRequest
 
-__all__ = ["ProducerOptions", "check_accepted", "choose_queue", "final_error", "send_call"]
+__all__ = ["ProducerOptions", "SendRequests", "check_accepted", "choose_queue", "final_error"]
 
-_SEND_STATUS: Final = {
+_SEND_STATUS: Final[dict[int, SendStatus]] = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
     ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
@@ -113,7 +115,7 @@ def choose_queue(
     BrokerNotFoundError
         No broker of the topic has a master now, or the topic is no longer writable.
     """
-    topic, queues = route.topic, route.write_queues()
+    topic, queues = route.topic, selector.write_queues(route)
     if not queues:
         if any(Permission.WRITE in data.perm for data in route.queues):
             raise BrokerNotFoundError("no broker of the topic has a master now", topic=topic)
@@ -134,36 +136,58 @@ def choose_queue(
     return queue  # of a broker without a master now: looking for its address tells, and is retried
 
 
-def send_call(
-    outgoing: Outgoing, queue: MessageQueue, options: ProducerOptions, *, group: str, now_ms: int
-) -> Call[SendResult]:
-    """Build the send request for a queue.
+class SendRequests:
+    """Builds the send requests of a producer.
 
-    Raises
-    ------
-    MessageIllegalError
-        The body is larger than ``max_message_bytes``: nothing is sent.
+    Parameters
+    ----------
+    options : ProducerOptions
+    group : str
+        The producer group, as the user named it.
+    namespace : Namespace
     """
-    if len(outgoing.body) > options.max_message_bytes:
-        raise MessageIllegalError(
-            f"{len(outgoing.body)} bytes in one send, the limit is {options.max_message_bytes}",
-            code=ResponseCode.MESSAGE_ILLEGAL,
-            topic=outgoing.topic,
-            messages=outgoing.count,
+
+    def __init__(self, options: ProducerOptions, *, group: str, namespace: Namespace) -> None:
+        self._max_bytes = options.max_message_bytes
+        self._group = group
+        self._namespace = namespace
+        self._templates: dict[tuple[str, str, bool], RequestTemplate] = {}
+
+    def call(self, outgoing: Outgoing, queue: MessageQueue, *, now_ms: int) -> Call[SendResult]:
+        """Build the send request for a queue.
+
+        Raises
+        ------
+        MessageIllegalError
+            The body is larger than ``max_message_bytes``: nothing is sent.
+        """
+        if len(outgoing.body) > self._max_bytes:
+            raise MessageIllegalError(
+                f"{len(outgoing.body)} bytes in one send, the limit is {self._max_bytes}",
+                code=ResponseCode.MESSAGE_ILLEGAL,
+                topic=outgoing.topic,
+                messages=outgoing.count,
+            )
+        kind = outgoing.topic, queue.broker_name, outgoing.batch
+        template = self._templates.get(kind) or self._templates.setdefault(kind, self._template(*kind))
+        values = (queue.queue_id, outgoing.sys_flag, now_ms, outgoing.flag, outgoing.properties)
+        return Call(
+            TemplatedRequest(template, values),
+            lambda response: _result(response, outgoing, queue),
+            outgoing.body,
         )
-    kind = SendBatchMessageRequest if outgoing.batch else SendMessageRequest
-    request = kind(
-        producer_group=group,
-        topic=outgoing.topic,
-        default_topic=outgoing.topic,
-        queue_id=queue.queue_id,
-        sys_flag=outgoing.sys_flag,
-        born_timestamp=now_ms,
-        flag=outgoing.flag,
-        properties=outgoing.properties,
-        broker_name=queue.broker_name,
-    )
-    return Call(request, lambda response: _result(response, outgoing, queue), outgoing.body)
+
+    def _template(self, topic: str, broker_name: str, batch: bool) -> RequestTemplate:
+        request = (SendBatchMessageRequest if batch else SendMessageRequest)(
+            producer_group=self._group,
+            topic=topic,
+            default_topic=topic,
+            queue_id=0,
+            born_timestamp=0,
+            broker_name=broker_name,
+        )
+        varying = ("queue_id", "sys_flag", "born_timestamp", "flag", "properties")
+        return RequestTemplate(request, *varying, namespace=self._namespace)
 
 
 def final_error(outgoing: Outgoing, error: RocketMQError, queue: MessageQueue | None) -> RocketMQError:
@@ -207,9 +231,11 @@ def _result(response: Response, outgoing: Outgoing, queue: MessageQueue) -> Send
             raise
         raise SendRefusedError(error.message, **error.facts) from error
     header = SendMessageResponse.parse(response.fields)
+    if header.queue_id != queue.queue_id:
+        queue = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
     return SendResult(
-        status=_SEND_STATUS[ResponseCode(response.code)],
-        queue=MessageQueue(queue.topic, queue.broker_name, header.queue_id),
+        status=_SEND_STATUS[response.code],
+        queue=queue,
         queue_offset=header.queue_offset,
         msg_id=",".join(outgoing.msg_ids),
         offset_msg_id=header.msg_id,

@@ -45,6 +45,9 @@ _DIGEST_BYTES: Final = 16
 WRITE_ID_BYTES: Final = len(PROPERTY_WRITE_ID) + 2 + 2 * _DIGEST_BYTES + 1 + 10
 """The maximum size of a property with a write id derived from content: the occurrence has up to 10 digits."""
 
+_SINGLES: Final = 256
+"""How many messages that travel alone become Python objects at a time."""
+
 _COUNTER_DIGITS: Final = np.frombuffer(
     b"".join(b"%04X" % number for number in range(1 << 16)), np.uint8
 ).reshape(-1, 4)
@@ -132,15 +135,12 @@ def encode_parcels(
     unique : pyarrow.Array
         The encoded unique key of each row, from `unique_keys`.
     """
-    bodies = _compress_bodies(rows.body, kinds, limits.compression)
-    items = _items(bodies, unique, rows)
-    offsets = np.frombuffer(items.buffers()[1], np.int32)[: len(rows) + 1].astype(np.int64)
-    data = memoryview(items.buffers()[2])
+    offsets, data = _items(rows, unique, kinds, limits.compression)
     edges = np.flatnonzero((np.diff(queues) != 0) | (np.diff(kinds) != 0)) + 1
     for start, end in _runs(edges, len(rows)):
         if kinds[start] == ParcelKind.SINGLE:
-            for row in range(start, end):
-                yield _single(row, rows, unique, limits)
+            for first in range(start, end, _SINGLES):
+                yield from _singles(rows, unique, first, min(first + _SINGLES, end), limits)
             continue
         sys_flag = limits.compression.value if kinds[start] == ParcelKind.COMPRESSED else 0
         for first, last in _cut(offsets, start, end, limits):
@@ -223,11 +223,19 @@ def _heads(
     return _write_fixed(heads.view(np.uint8).reshape(-1, _HEAD.itemsize))
 
 
-def _items(bodies: pa.Array, unique: pa.Array, rows: OutgoingRows) -> pa.Array:
+def _items(
+    rows: OutgoingRows, unique: pa.Array, kinds: npt.NDArray[np.int8], compression: Compression
+) -> tuple[npt.NDArray[np.int64], memoryview]:
+    """Return the offsets of the rows' items in their data; nothing if all travel alone."""
+    if np.all(kinds == ParcelKind.SINGLE):
+        return np.zeros(len(rows) + 1, np.int64), memoryview(b"")
+    bodies = _compress_bodies(rows.body, kinds, compression)
     properties = _properties_lengths(rows) + UNIQUE_KEY_BYTES
     heads = _heads(rows, pc.binary_length(bodies).to_numpy(), properties)
     shorts = _write_fixed(properties.astype(">u2").view(np.uint8).reshape(-1, 2))
-    return pc.binary_join_element_wise(heads, bodies, shorts, unique, rows.properties, _EMPTY)
+    items = pc.binary_join_element_wise(heads, bodies, shorts, unique, rows.properties, _EMPTY)
+    offsets = np.frombuffer(items.buffers()[1], np.int32)[: len(rows) + 1].astype(np.int64)
+    return offsets, memoryview(items.buffers()[2])
 
 
 def _write_fixed(matrix: npt.NDArray[np.uint8]) -> pa.Array:
@@ -285,12 +293,26 @@ def _cut(
         start = last
 
 
-def _single(row: int, rows: OutgoingRows, unique: pa.Array, limits: BatchLimits) -> Parcel:
-    body, sys_flag = rows.body[row].as_py(), 0
+def _singles(
+    rows: OutgoingRows, unique: pa.Array, start: int, end: int, limits: BatchLimits
+) -> Iterator[Parcel]:
+    properties = pc.binary_join_element_wise(unique[start:end], rows.properties[start:end], _EMPTY)
+    columns = zip(
+        rows.body[start:end].to_pylist(),
+        properties.cast(pa.string()).to_pylist(),
+        rows.flag[start:end].tolist(),
+        strict=True,
+    )
+    for row, (body, text, flag) in enumerate(columns, start):
+        msg_id = text[len(_UNIQUE_HEAD) : UNIQUE_KEY_BYTES - 1]
+        packed, sys_flag = _pack(body, limits)
+        yield Parcel(row, row + 1, packed, sys_flag, flag, text, msg_id, batch=False)
+
+
+def _pack(body: bytes, limits: BatchLimits) -> tuple[bytes, int]:
+    """Return a body as it travels alone, and its bits of sysFlag."""
     if limits.compress_above is not None and len(body) >= limits.compress_above:
         packed = compress(body, limits.compression)
         if len(packed) < len(body):
-            body, sys_flag = packed, int(limits.compression.value)
-    properties = (unique[row].as_py() + rows.properties[row].as_py()).decode()
-    msg_id = properties[len(_UNIQUE_HEAD) : UNIQUE_KEY_BYTES - 1]
-    return Parcel(row, row + 1, body, sys_flag, int(rows.flag[row]), properties, msg_id, batch=False)
+            return packed, int(limits.compression.value)
+    return body, 0

@@ -11,13 +11,13 @@ from pyspark_rocketmq.record.encode.batches import Parcel
 __all__ = ["outgoing_of", "split_batch"]
 
 
-def outgoing_of(topic: str, parcel: Parcel) -> Outgoing:
-    """Return a parcel as a send to a topic."""
+def outgoing_of(topic: str, parcel: Parcel, *, sys_flag: int = 0) -> Outgoing:
+    """Return a parcel as a send to a topic, with more bits of sysFlag."""
     return Outgoing(
         topic=topic,
         body=parcel.body,
         properties=parcel.properties,
-        sys_flag=parcel.sys_flag,
+        sys_flag=parcel.sys_flag | sys_flag,
         flag=parcel.flag,
         count=len(parcel),
         batch=parcel.batch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -46,6 +46,8 @@ from pyspark_rocketmq.spark.write.transaction import roll_back
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 
 __all__ = ["WriteReport", "WriteScope", "WriteTask", "is_ordered"]
+
+_PREPARED: Final = int(MessageFlag.TRANSACTION_PREPARED)
 
 _HALVES_A_SEND: Final = 16
 """Half messages are not batched: the number in flight instead of one batch."""
@@ -278,12 +280,11 @@ class WriteTask:
         order = arrange(numbers, kinds, ordered=self._ordered)
         if order is not None:
             rows, numbers, kinds = rows.take(order), numbers[order], kinds[order]
+        sys_flag = 0 if self._transaction is None else _PREPARED
         unique = unique_keys(*self._producer.ids.block(), len(rows))
         for parcel in encode_parcels(rows, numbers, kinds, self._limits, unique=unique):
             number = int(numbers[parcel.start])
-            outgoing = outgoing_of(topic, parcel)
-            if self._transaction is not None:
-                outgoing = replace(outgoing, sys_flag=outgoing.sys_flag | MessageFlag.TRANSACTION_PREPARED)
+            outgoing = outgoing_of(topic, parcel, sys_flag=sys_flag)
             self._submit(outgoing, None if number < 0 else queues[number], pipeline)
 
     def _identify(self, rows: OutgoingRows, topic: str) -> OutgoingRows:
@@ -321,7 +322,7 @@ class WriteTask:
     def _record(self, outcome: SendOutcome) -> None:
         """Record where messages are stored; dead letters are not half messages."""
         stored, ends = outcome.result, self._report.ends
-        if stored is not None and outcome.outgoing.sys_flag & MessageFlag.TRANSACTION_PREPARED:
+        if stored is not None and outcome.outgoing.sys_flag & _PREPARED:
             self._halves.add(stored)
         elif stored is not None:
             if self._ranges is not None and stored.queue.topic == self._options.topic:

@@ -117,7 +117,7 @@ class Connection:
         name = next(name for name, addr in ADDRESSES.items() if addr == self.addr)
         numbers = []
         for given in values:
-            request = template.request(*given)
+            request = template.request(given)
             assert isinstance(request, EndTransactionRequest)
             number = request.tran_state_table_offset - 100
             assert (request.commit_log_offset, request.msg_id) == (5_000 + number, f"id{number}")

@@ -5,7 +5,7 @@ from tests.support.clocks import FakeClock
 from tests.support.fakes import Lowest
 
 from pyspark_rocketmq.client.send.queue_selection import QueueSelector, queue_for_key
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData, TopicRoute
 from pyspark_rocketmq.remoting.java_hash import java_hash
 
 QUEUES = tuple(
@@ -52,3 +52,13 @@ def test_a_failed_broker_is_better_than_none() -> None:
     selector = QueueSelector(clock=FakeClock(), random=Lowest())
     selector.avoid("broker-a")
     assert selector.next("orders", QUEUES[:2]) in QUEUES[:2]
+
+
+def test_writable_queues_are_those_of_the_route_that_is_given() -> None:
+    selector = QueueSelector(clock=FakeClock(), random=Lowest())
+    broker = BrokerData("broker-a", "c", {0: "127.0.0.1:10911"})
+    for queues in (2, 3, 2):
+        route = TopicRoute("orders", (broker,), (QueueData("broker-a", 4, queues, Permission.WRITE),))
+        for _ in range(2):
+            assert selector.write_queues(route) == route.write_queues()
+            assert len(selector.write_queues(route)) == queues
