@@ -118,6 +118,10 @@ class History:
     sent: set[bytes] = field(default_factory=set)
     write_ids: dict[bytes, set[str]] = field(default_factory=dict)
     transactional: bool = False
+    ranged: bool = False
+    deciding: set[str] = field(default_factory=set)
+    marked: dict[Place, bytes] = field(default_factory=dict)
+    came: set[bytes] = field(default_factory=set)
     undecided: list[str] = field(default_factory=list)
     stored_at: dict[Place, float] = field(default_factory=dict)
     batch_jobs: list[str] = field(default_factory=list)

@@ -26,6 +26,7 @@ from tests.simulation.stage import Accident, Stage
 from tests.simulation.writer import Writer
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.model.names import commit_topic_of
 from pyspark_rocketmq.options import ClientOptions, parse_options
 
 __all__ = ["Verdict", "live"]
@@ -90,7 +91,7 @@ class _World:
             slave_readable=plan.slave_readable,
             proxies=plan.proxies,
             limits=plan.limits,
-            on_append=self.history.store,
+            on_append=self._store,
             on_commit=self._commit,
         )
         if plan.static:
@@ -98,6 +99,9 @@ class _World:
         else:
             attributes = {"cleanup.policy": "COMPACTION"} if plan.compacted else None
             self.cluster.create_topic(_TOPIC, plan.queues, brokers=homes, attributes=attributes)
+        if plan.sinks:
+            self.cluster.create_topic(commit_topic_of(_TOPIC, None), 1, brokers=homes[:1])
+            self.history.ranged = self.history.transactional = True
         client = {name: value for name, value in plan.options.items() if name in _CLIENT_OPTIONS}
         client["nameServer"] = self.cluster.name_server
         self.writers: list[Writer | Sink] = [
@@ -116,9 +120,14 @@ class _World:
         ]
         if plan.sink is not None:
             options = {**client, "topic": _TOPIC, "outageTimeout": _OUTAGE_TIMEOUT, **plan.sink.options}
-            self.writers.append(
-                Sink(self.stage, plan.sink, options, self._own_chance(), body_bytes=plan.body_bytes)
-            )
+            self.writers += [
+                Sink(
+                    *(self.stage, plan.sink, options, self._own_chance()),
+                    body_bytes=plan.body_bytes,
+                    name=f"sink{number or ''}",
+                )
+                for number in range(max(1, plan.sinks))
+            ]
         self.history.proxied = plan.proxies > 0
         self.history.hidden = plan.proxies > 0 or plan.bystanders > 0
         self.stage.network.on_idle = self.history.idle.append
@@ -178,6 +187,15 @@ class _World:
                 queue, begin = self._parts()[queue.broker_name, queue.queue_id]
                 offset += begin
             self.reader.check_commit(queue, offset)
+
+    def _store(self, place: Place, body: bytes, write_id: str | None) -> None:
+        """Record a message; of a transactional write, it is one only if it is committed."""
+        if not self.history.ranged:
+            self.history.store(place, body, write_id)
+        elif place[0] == _TOPIC and body.startswith(b"sink"):
+            self.history.marked[place] = body
+        elif place[0] == _TOPIC:
+            self.history.store(place, body, write_id)
 
     def _own_chance(self) -> random.Random:
         """A source of its own for each part: what one draws does not change what others do."""
@@ -260,11 +278,22 @@ class _World:
 
     def _is_read(self) -> bool:
         history = self.history
+        if history.ranged and not self._came() <= history.came:
+            return False
         if self.plan.retires or history.generations:
             return history.stored.keys() - history.expired - self.out_of_reach() <= history.read
-        if len(history.read) < len(history.stored) - len(history.expired):
+        if not history.ranged and len(history.read) < len(history.stored) - len(history.expired):
             return False
         return self.logical_places().keys() - history.expired <= history.read
+
+    def _came(self) -> set[bytes]:
+        """Return the rows of transactional writes that were acknowledged."""
+        return {
+            b"%s:%d" % (lane.encode(), number)
+            for lane, numbers in self.history.acknowledged.items()
+            for number in numbers
+            if lane.startswith("sink")
+        }
 
     def reached(self) -> Counter[str]:
         """Return the states that this life has reached."""
@@ -339,6 +368,7 @@ def live(plan: Plan) -> Verdict:
         rows.sort(key=lambda row: row.place)
     history.did.update(world.cluster.happened)
     history.stored = dict(world.logical_places())
+    history.stored |= {place: body for place, body in history.marked.items() if place in history.read}
     history.expired |= world.out_of_reach()
     history.strict, history.finished = plan.strict, world.reader.finished
     history.begun = world.reader.begun

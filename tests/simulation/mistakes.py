@@ -544,6 +544,46 @@ PLANTS: Final = tuple(
             "            flight.connection.abandon(flight.opaque)\n            raise",
             "            raise",
         ),
+        # --- committed ranges
+        (
+            "a batch that is committed is committed again by the next driver",
+            "spark.write.range_commits",
+            "            if committed:\n                return False\n",
+            "",
+        ),
+        (
+            "rows of a transactional write are read before its commit",
+            "spark.read.partition",
+            "decided=committed,",
+            "decided=None,",
+        ),
+        (
+            "the rows of one commit are passed over",
+            "spark.read.committed",
+            "rows.append(log.ranges(at.begin, at.read))",
+            "rows.append(log.ranges(at.begin + (at.begin % 7 == 6), at.read))",
+        ),
+        (
+            "commits that wait for the next micro-batch are in this one, too",
+            "spark.read.committed",
+            "rows.append(log.ranges(at.begin, at.read))",
+            "rows.append(log.ranges(at.begin, at.known))",
+        ),
+        (
+            "each commit of a batch is valid",
+            "planning.commits.visible",
+            "    return not any(\n        commit.since",
+            "    return True or not any(\n        commit.since",
+        ),
+        (
+            "messages of a queue that is hidden are passed over",
+            "client.read.range_pull",
+            "bound, fail_on_data_loss=self._options.fail_on_data_loss)",
+            (
+                "bound, fail_on_data_loss=self._options.fail_on_data_loss"
+                " and verdict is not PullVerdict.QUEUE_GONE)"
+            ),
+        ),
         (
             "a broker that was down at the start is read from where today's options say",
             "spark.read.stream",

@@ -20,6 +20,9 @@ from pyspark_rocketmq.testing.log import PullLimits
 __all__ = ["GROUP", "Plan"]
 
 GROUP: Final = "report"
+_UNCOMMITTED: Final = frozenset({"consumerGroup", "commitIntervalMs", "maxRatePerQueue"})
+"""Options of a query that cannot be combined with reading only what is committed."""
+_HIDES: Final = "a queue is hidden"
 _HARMLESS: Final = frozenset(
     {
         "connections are closed",
@@ -67,6 +70,8 @@ class Plan:
     faults: tuple[Fault, ...] = ()
     group: GroupPlan | None = None
     """The members that read in the query's place."""
+    sinks: int = 0
+    """Streaming writes that are committed in a commit topic, which the query reads; 0: others."""
     bystanders: int = 0
     """Brokers that do not have the topic: name servers know them while none of the topic's is registered."""
     proxies: int = 0
@@ -109,6 +114,8 @@ class Plan:
             ._with_other_machines()
             ._with_bystanders()
             ._with_late_brokers()
+            ._with_hidden_queues()
+            ._with_commits()
         )
 
     @property
@@ -131,6 +138,8 @@ class Plan:
             "a master's index lags": not self.strict and not self.static,
             "a slave becomes the master": bool(self.slaves) and not self.retires,
             "a topic is created again": (self.lossy or self.strict) and self.sink is None,
+            # A batch that is read meanwhile lacks it; without an error, what was planned with it is passed.
+            "a queue is hidden": not (self.static or self.lossy or self.strict or self.retires or self.job),
         }
 
     def _with_transactions(self) -> Plan:
@@ -246,10 +255,45 @@ class Plan:
         faults = [Fault(at_s, "a master is killed", 10.0, chance.getrandbits(32)) for at_s in moments]
         return replace(self, kills=kills)._with_faults(faults)
 
+    def _with_commits(self) -> Plan:
+        """Have writes committed in a commit topic, and a query that reads only what is committed."""
+        chance = self._own_chance("commits")
+        special = self.static or self.compacted or self.lossy or self.strict or self.retires or self.proxies
+        others = self.group or self.direct or self.job or self.narrow or self.bystanders
+        if special or others or self.sink is None or chance.random() < 0.5:
+            return self
+        options = {name: it for name, it in self.options.items() if name not in _UNCOMMITTED}
+        changes = tuple(
+            {name: it for name, it in each.items() if name not in _UNCOMMITTED} for each in self.changes
+        )
+        hostile = bool(self.kills.driver) or chance.random() < 0.5
+        # What the query has passed may be committed later.
+        faults = [fault for fault in self.faults if fault.kind != "retention deletes messages"]
+        return replace(
+            self,
+            sinks=chance.choice((1, 2)),
+            sink=self.sink.made_committed(),
+            options={**options, "isolation": "read_committed"},
+            changes=changes,
+            kills=replace(self.kills, midway=0.3, zombie=0.15) if hostile else self.kills,
+            writers=chance.choice(((), ((20, 0.5, False),))),
+            faults=tuple(faults),
+        )
+
+    def _with_hidden_queues(self) -> Plan:
+        """Have the topic's last queues hidden for a time, and shown again."""
+        chance = self._own_chance("hidden queues")
+        if not self._allowed[_HIDES] or self.queues < 2 or chance.random() < 0.9:
+            return self
+        span_s = max((fault.at_s for fault in self.faults), default=5.0)
+        return self._with_faults(draw_more_faults(chance, span_s, {_HIDES}, (1, 2, 3)))
+
     def _with_more_faults(self) -> Plan:
         """Add faults of topics and brokers where they are allowed."""
         chance = self._own_chance("more faults")
-        kinds = [kind for kind, may in self._allowed.items() if may and chance.random() < 0.25]
+        kinds = [
+            kind for kind, may in self._allowed.items() if may and kind != _HIDES and chance.random() < 0.25
+        ]
         more = draw_more_faults(chance, max((fault.at_s for fault in self.faults), default=5.0), kinds)
         return self._with_faults(more)
 

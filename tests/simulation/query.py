@@ -18,6 +18,7 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.spark.read.committed import CommittedStreamReader
 from pyspark_rocketmq.spark.read.partition import RangesPartition
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 
@@ -142,7 +143,8 @@ class Query:
     def _run(self) -> None:
         self._change_options()
         clock, host = self.program.clock, self.program.host
-        reader = RocketMQStreamReader(
+        committed = self._options.isolation.committed_only
+        reader = (CommittedStreamReader if committed else RocketMQStreamReader)(
             self._options,
             self._reading.schema,
             connect=self._reading.connect,
@@ -186,11 +188,14 @@ class Query:
         for part in parts:
             self._check_order(part)
         rows = sorted((row for part in parts for row in part), key=lambda row: row.place)
+        if self._history.ranged:
+            self._check_decided(rows)
         self.program.step("read")
         before = self._history.batches.get(number)
         if before is None:
             self._history.batches[number] = rows
             self._history.read.update(row.place for row in rows)
+            self._history.came.update(row.body for row in rows)
         elif not self._history.same(before, rows):
             self._history.torn.append(
                 f"batch {number}: {len(before)} rows at first, {len(rows)} when it was read again"
@@ -199,6 +204,13 @@ class Query:
         self.program.step("written")
         self._kept.finished = number + 1
         self.program.step("finished")
+
+    def _check_decided(self, rows: list[Row]) -> None:
+        """No row of a transactional write comes before its batch is committed."""
+        written = {row.body.decode().partition(".")[0] for row in rows if row.body.startswith(b"sink")}
+        self._history.undecided += [
+            f"batch {each} is read, and not committed" for each in sorted(written - self._history.deciding)
+        ]
 
     def _check_order(self, rows: list[Row]) -> None:
         """Within a partition, a queue's rows come in their order; partitions have none among themselves.

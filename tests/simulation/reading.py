@@ -15,7 +15,7 @@ from tests.simulation.tasks import Survive, TaskSet
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
-from pyspark_rocketmq.spark.read.partition import RangesPartition, read_ranges
+from pyspark_rocketmq.spark.read.partition import RangesPartition, UnmarkedPartition, read_ranges
 from pyspark_rocketmq.spark.read.schema import read_schema, to_projection
 
 __all__ = ["SourceReading", "read_in_tasks"]
@@ -85,7 +85,10 @@ class SourceReading:
 
     def _read(self, client: Client, partition: RangesPartition, survive: Survive) -> list[Row]:
         rows: list[Row] = []
-        for batch in read_ranges(client, partition.value, self._options, self._projection):
+        committed = partition.committed if isinstance(partition, UnmarkedPartition) else None
+        for batch in read_ranges(
+            client, partition.value, self._options, self._projection, committed=committed
+        ):
             columns = [batch.column(name).to_pylist() for name in _COLUMNS]
             rows += [
                 self._stage.history.row(values[:4], values[4].rstrip())

@@ -30,6 +30,23 @@ def _close_queue(scene: Scene) -> None:
         scene.cluster.change_topic(scene.topic, broker, write_queues=config.write_queues - 1)
 
 
+def _hide_queue(scene: Scene) -> None:
+    """Lower a topic's number of read queues at a broker for a time: brokers keep what is in its last one."""
+    broker = scene.broker()
+    config = scene.cluster.stores[broker].topics.get(scene.topic)
+    if config is None or config.read_queues < 2:
+        return
+    scene.cluster.change_topic(scene.topic, broker, read_queues=config.read_queues - 1)
+    scene.network.scheduler.after(scene.fault.lasts_s, _show_queues, scene, broker, config.read_queues)
+
+
+def _show_queues(scene: Scene, broker: str, queues: int) -> None:
+    """Raise the number again, unless it is higher by now."""
+    config = scene.cluster.stores[broker].topics[scene.topic]
+    if config.read_queues < queues:
+        scene.cluster.change_topic(scene.topic, broker, read_queues=queues)
+
+
 def _read_only(scene: Scene) -> None:
     """Have a topic written elsewhere for a time: a topic that nobody may write is an error of its user."""
     broker, stores = scene.broker(), scene.cluster.stores
@@ -103,6 +120,7 @@ def _answers(scene: Scene, codes: frozenset[int]) -> None:
 
 KINDS_TOO: Final[dict[str, Callable[[Scene], None]]] = {
     "a queue is written no more": _close_queue,
+    "a queue is hidden": _hide_queue,
     "a topic is read-only at a broker": _read_only,
     "a master's index lags": _index_lags,
     "a slave becomes the master": _switch,

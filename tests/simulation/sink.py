@@ -83,10 +83,20 @@ class SinkPlan:
         options = {**self.options, "deliveryGuarantee": "transactional", "producerGroup": "sink"}
         return replace(self, options=options)
 
+    def made_committed(self) -> SinkPlan:
+        """Return the plan of a write whose batches are committed in a commit topic."""
+        committed = {"deliveryGuarantee": "transactional", "transactionVisibility": "committed"}
+        return replace(self, options={**self.options, **committed})
+
+    @property
+    def committed(self) -> bool:
+        """Whether batches are committed in a commit topic."""
+        return self.options.get("transactionVisibility") == "committed"
+
     @property
     def transactional(self) -> bool:
-        """Whether batches become visible as a whole."""
-        return self.options.get("deliveryGuarantee") == "transactional"
+        """Whether batches become visible as a whole, to every reader."""
+        return self.options.get("deliveryGuarantee") == "transactional" and not self.committed
 
 
 class Sink:
@@ -102,6 +112,8 @@ class Sink:
     chance : random.Random
     body_bytes : int
         Bodies are filled up with spaces.
+    name : str
+        With several, each has its own.
     """
 
     def __init__(
@@ -112,8 +124,11 @@ class Sink:
         chance: random.Random,
         *,
         body_bytes: int,
+        name: str = "sink",
     ) -> None:
         self._stage = stage
+        self._name = name
+        self._query = _QUERY if name == "sink" else name
         self._history = stage.history
         self._plan = plan
         self._folder = self._decisions = None
@@ -136,7 +151,7 @@ class Sink:
         self._incomplete: set[int] = set()
         """Batches that were ended without half messages that are lost."""
         self.program = Program(
-            stage, "sink", self._options.client, chance, run=self._run, failed=lambda _: None
+            stage, name, self._options.client, chance, run=self._run, failed=lambda _: None
         )
 
     def start(self) -> None:
@@ -173,7 +188,7 @@ class Sink:
             self._history.did["sink: batch written again"] += number == self._begun
             self._begun = number
             self.program.step("started")
-            name = TransactionName(_QUERY, number)
+            name = TransactionName(self._query, number)
             writer = RocketMQStreamWriter(self._options, self._spark_schema, connect=lambda _: client)
             tasks = TaskSet[WriteReport](
                 self._stage,
@@ -191,8 +206,9 @@ class Sink:
                 writer.abort([TaskWritten(report, name) for report in tasks.results], number)
                 raise
             self.program.step("tasks done")
-            if self._plan.transactional:
+            if self._plan.transactional or self._plan.committed:
                 self.program.endanger(_COMMIT_S)
+            self._history.deciding.add(f"{self._name}-{number}")
             try:
                 writer.commit([TaskWritten(report, name) for report in reports], number)
             except DataLossError as error:
@@ -223,7 +239,7 @@ class Sink:
         found = []
         for number in range(self._plan.rows):
             key = KEYS[(number + partition) % len(KEYS)] if self._plan.keyed else None
-            lane = f"sink-{batch}.{partition}-{key or 'any'}"
+            lane = f"{self._name}-{batch}.{partition}-{key or 'any'}"
             found.append((lane, number, key))
         return found
 

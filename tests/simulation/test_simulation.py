@@ -167,6 +167,10 @@ def _changed(name: str) -> dict[str, object]:
         "write ids are shared": {"write_ids": {first.body: {"a"}, second.body: {"a"}}},
         "visible twice": {"transactional": True, "stored": history().stored | {elsewhere.place: first.body}},
         "visible too early": {"undecided": ["batch 0"]},
+        "divided": {
+            "ranged": True,
+            "batches": {number: [Row((*A, number), b"sink-0.0-any:%d" % number)] for number in range(2)},
+        },
         "owned twice": {"overlaps": ["orders@broker-a:0"]},
         "batch is wrong": {"batch_jobs": ["('orders', 'broker-a', 0, 3) is missing"]},
         "miscounted": {"miscounted": ["3 rows are reported"]},
