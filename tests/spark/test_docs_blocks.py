@@ -8,6 +8,7 @@ import warnings
 from functools import partial
 from pathlib import Path
 
+import pytest
 from pyspark.sql import Row
 from pyspark.streaming import StreamingContext
 from tests.spark.conftest import setting
@@ -24,6 +25,7 @@ def here(block: str, mq, topic: str) -> str:
     return block.replace("127.0.0.1:9876", mq.name_server).replace('"orders"', f'"{topic}"')
 
 
+@pytest.mark.since_spark("4.2")
 def test_what_source_md_shows(spark, mq, send, topic, tmp_path, capsys):
     name = topic(queues=2)
     named, heartbeat, watching = blocks("source.md")

@@ -105,6 +105,7 @@ def test_rocketmq_flink_s_job(spark, mq, say, topic, client, tmp_path):
     ]
 
 
+@pytest.mark.since_spark("4.2")
 def test_a_job_from_kafka(spark, mq, say, topic, client, tmp_path):
     source, target = say([("1", "one")]), topic(queues=1)
     query = coming_from.from_kafka(spark, mq.name_server, source, target, str(tmp_path))

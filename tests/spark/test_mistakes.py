@@ -54,6 +54,7 @@ def check(seen: dict[str, str]) -> None:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.since_spark("4.2")
 def test_a_mistake_is_told_in_its_first_line(
     spark: SparkSession, mock: MockCluster, unused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

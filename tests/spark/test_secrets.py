@@ -47,11 +47,12 @@ def nothing_tells(caplog: pytest.LogCaptureFixture, spark: SparkSession) -> Iter
     root = log4j.LogManager.getContext(False).getConfiguration().getRootLogger()
     root.addAppender(appender, None, None)
     spark.sparkContext.setLogLevel("INFO")
+    log4j.LogManager.getLogger("test").info("begins")
     yield
     spark.sparkContext.setLogLevel("ERROR")
     root.removeAppender("kept")
     logged = writer.toString()
-    assert logged, "nothing was logged: this test would prove nothing"
+    assert "begins" in logged, "the log is not kept: this test would prove nothing"
     assert shows(logged) == []
     assert shows(caplog.text) == []
 
