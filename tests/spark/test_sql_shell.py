@@ -20,6 +20,7 @@ from rich.console import Console
 from tests.support.topics import fill
 from tests.support.wait import eventually
 
+from pyspark_rocketmq.cli.job_commands.quiet_spark import stop_on_interrupt
 from pyspark_rocketmq.cli.shell.shell import Shell
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.sql import SqlJob, execute
@@ -48,8 +49,14 @@ class Typist:
 
 @pytest.fixture
 def job(spark: SparkSession, tmp_path: Path) -> Iterator[SqlJob]:
-    with execute(spark, "", checkpoint_location=str(tmp_path / "checkpoint")) as job:
-        yield job
+    """A job whose Ctrl-C does what it does in the command."""
+    sparks_own = signal.getsignal(signal.SIGINT)
+    stop_on_interrupt()
+    try:
+        with execute(spark, "", checkpoint_location=str(tmp_path / "checkpoint")) as job:
+            yield job
+    finally:
+        signal.signal(signal.SIGINT, sparks_own)
     spark.createDataFrame([], "unused INT")  # after Ctrl-C: the session is the active one for other tests
 
 
