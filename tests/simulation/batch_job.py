@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from tests.simulation.history import Place, Row
@@ -15,6 +15,7 @@ from tests.simulation.stage import Stage
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
+from pyspark_rocketmq.spark.read.committed import CommittedBatchReader
 
 __all__ = ["BatchJob"]
 
@@ -70,7 +71,9 @@ class BatchJob:
             self._stage.scheduler.park(None)
         healed, known, stored = self._stage.healed, self._showing(), self._stored()
         lags = self._history.did[_LAGS]
-        reader = RocketMQBatchReader(
+        written = {lane: set(numbers) for lane, numbers in self._history.acknowledged.items()}
+        committed = self._options.isolation.committed_only
+        reader = (CommittedBatchReader if committed else RocketMQBatchReader)(
             self._options, self._reading.schema, connect=self._reading.connect, clock=self.program.clock
         )
         partitions = reader.partitions()
@@ -79,7 +82,11 @@ class BatchJob:
             known = frozenset()
         self.program.step("partitioned")
         parts = self._reading.read(partitions)
-        self._check([row for part in parts for row in part], {p for p in stored if p[1] in known})
+        rows = [row for part in parts for row in part]
+        if committed:
+            self._check_committed(rows, written)
+        else:
+            self._check(rows, {p for p in stored if p[1] in known})
         self._history.did["batch jobs"] += 1
         self.done = healed
 
@@ -87,6 +94,24 @@ class BatchJob:
         """Return the places that a job has to find which begins now."""
         limit_s = self._stage.scheduler.now - _SHOWN_S
         return {place for place, stored_s in self._history.stored_at.items() if stored_s <= limit_s}
+
+    def _check_committed(self, rows: list[Row], written: Mapping[str, Collection[int]]) -> None:
+        """Each committed batch is there once and whole, and nothing of others.
+
+        Parameters
+        ----------
+        written : mapping of str to collection of int
+            The rows, by lane, that were committed before the job began.
+        """
+        wrong = self._history.batch_jobs
+        counts = Counter(row.body.decode() for row in rows if row.body.startswith(b"sink"))
+        wrong += [f"{body} came {count} times" for body, count in sorted(counts.items()) if count > 1]
+        batches = {body.partition(".")[0] for body in counts}
+        wrong += [f"{each} is read, and not committed" for each in sorted(batches - self._history.deciding)]
+        sent = {body.decode() for body in self._history.sent if body.startswith(b"sink")}
+        due = {f"{lane}:{n}" for lane, numbers in written.items() for n in numbers if lane.startswith("sink")}
+        due |= {body for body in sent if body.partition(".")[0] in batches}
+        wrong += [f"{body} is missing" for body in sorted(due - counts.keys())]
 
     def _check(self, rows: list[Row], expected: set[Place]) -> None:
         wrong = self._history.batch_jobs

@@ -162,6 +162,8 @@ class _World:
     def _job(self, client: Mapping[str, str]) -> BatchJob:
         fail = self.plan.options.get("failOnDataLoss", "true")
         options = {**client, "topic": _TOPIC, "failOnDataLoss": fail}
+        if self.plan.sinks:
+            options["isolation"] = "read_committed"
         showing = partial(self.cluster.showing, _TOPIC)
         return BatchJob(self.stage, options, self._own_chance(), showing=showing)
 

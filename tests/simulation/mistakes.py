@@ -473,8 +473,8 @@ PLANTS: Final = tuple(
         (
             "positions move before a plan is complete",
             "dstream.direct.batch_plan",
-            "            self.positions, self.witnesses = until, witnesses",
-            "            self.positions, self.witnesses = reach, witnesses",
+            "            self.positions, self.witnesses, self.floor = until, witnesses, floor",
+            "            self.positions, self.witnesses, self.floor = reach, witnesses, floor",
         ),
         # --- a consumer group
         (
@@ -547,7 +547,7 @@ PLANTS: Final = tuple(
         # --- committed ranges
         (
             "a batch that is committed is committed again by the next driver",
-            "spark.write.range_commits",
+            "spark.write.committed.range_commits",
             "            if committed:\n                return False\n",
             "",
         ),

@@ -269,6 +269,7 @@ class Plan:
         hostile = bool(self.kills.driver) or chance.random() < 0.5
         # What the query has passed may be committed later.
         faults = [fault for fault in self.faults if fault.kind != "retention deletes messages"]
+        hides = any(fault.kind == _HIDES for fault in faults)
         return replace(
             self,
             sinks=chance.choice((1, 2)),
@@ -277,6 +278,7 @@ class Plan:
             changes=changes,
             kills=replace(self.kills, midway=0.3, zombie=0.15) if hostile else self.kills,
             writers=chance.choice(((), ((20, 0.5, False),))),
+            job=not hides and chance.random() < 0.4,
             faults=tuple(faults),
         )
 

@@ -27,9 +27,9 @@ from tests.simulation.mistakes import PLANTS, Plant
 if TYPE_CHECKING:
     from tests.simulation.life import Verdict
 
-__all__ = ["Found", "apart", "live_again", "plant", "search"]
+__all__ = ["FOUND_BY", "Found", "apart", "check", "live_again", "plant", "search"]
 
-_FOUND_BY: Final = Path(__file__).with_name("found_by.json")
+FOUND_BY: Final = Path(__file__).with_name("found_by.json")
 """The seed that found each mistake the last time: it is tried first, then all in their order."""
 
 _LIVES: Final = 400
@@ -52,18 +52,23 @@ class Found:
         return f"{self.what}: seed {self.seed}: {', '.join(self.judges)}"
 
 
-def plant(one: Plant) -> None:
-    """Have a mistake made in every import from now on.
+def check(one: Plant) -> None:
+    """Check that the code has the piece that a mistake replaces.
 
     Raises
     ------
     ValueError
         The piece is not in the source exactly once: the code has changed.
     """
-    root = Path(__file__).resolve().parents[2] / "src"
-    source = (root / one.path).read_text()
-    if source.count(one.before) != 1:
-        raise ValueError(f"{one.what}: {one.path} has its piece {source.count(one.before)} times")
+    path = Path(__file__).resolve().parents[2] / "src" / one.path
+    times = path.read_text().count(one.before) if path.exists() else 0
+    if times != 1:
+        raise ValueError(f"{one.what}: {one.path} has its piece {times} times")
+
+
+def plant(one: Plant) -> None:
+    """Have a mistake made in every import from now on. Raises as `check`."""
+    check(one)
     genuine = SourceFileLoader.get_code
 
     def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
@@ -162,7 +167,7 @@ def _search_all(
     plants: list[Plant], seeds: range, processes: int, kept: Path | None, lives: int
 ) -> Iterator[Found]:
     """Search for each in a process of its own."""
-    hints: dict[str, int] = json.loads(_FOUND_BY.read_text()) if _FOUND_BY.exists() else {}
+    hints: dict[str, int] = json.loads(FOUND_BY.read_text()) if FOUND_BY.exists() else {}
     with apart(processes) as pool:
         searches = [
             pool.submit(
@@ -201,10 +206,10 @@ def main(arguments: list[str] | None = None) -> int:
     found = {what: seed for what, seed in found.items() if seed not in wrong}
     print(f"{len(found)} of {len(plants)} found")
     if given.keep:
-        kept = json.loads(_FOUND_BY.read_text()) if _FOUND_BY.exists() else {}
+        kept = json.loads(FOUND_BY.read_text()) if FOUND_BY.exists() else {}
         known = {one.what for one in PLANTS}
         kept = {what: seed for what, seed in sorted((kept | found).items()) if what in known}
-        _FOUND_BY.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+        FOUND_BY.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     return 0 if len(found) == len(plants) else 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.simulation.history import History, Row
 from tests.simulation.judges import JUDGES, judge
-from tests.simulation.mistakes import PLANTS
+from tests.simulation.mistakes import PLANTS, Plant
 from tests.simulation.plan import Plan
-from tests.simulation.plants import apart, live_again
+from tests.simulation.plants import FOUND_BY, apart, check, live_again
 from tests.simulation.scenarios import FOLDER, load
 
 from pyspark_rocketmq.model import MessageQueue
@@ -91,6 +92,15 @@ def test_a_life_in_which_a_mistake_is_found_is_shrunk_and_kept(tmp_path: Path) -
     assert any(name in done.stdout for name in scenario.judges)
     alone = run("run", "--scenario", str(kept))
     assert alone.returncode == 0, "nothing is wrong without the mistake: " + alone.stdout
+
+
+@pytest.mark.parametrize("mistake", PLANTS, ids=lambda mistake: mistake.what)
+def test_the_code_has_the_piece_that_a_planted_mistake_replaces(mistake: Plant) -> None:
+    check(mistake)
+
+
+def test_each_planted_mistake_was_found() -> None:
+    assert json.loads(FOUND_BY.read_text()).keys() == {mistake.what for mistake in PLANTS}
 
 
 SCENARIOS = tuple(sorted(FOLDER.glob("*.json")))
