@@ -122,6 +122,8 @@ def main() -> None:
         with Client(mq.name_server) as client:
             Admin(client).create_topic(TOPIC, queues=case.queues)
             Admin(client).create_topic(f"{TOPIC}-commits", queues=1)
+            Admin(client).create_topic(f"{TOPIC}-staging", queues=case.queues)
+            Admin(client).create_topic(f"{TOPIC}-staging-commits", queues=1)
         log = None
         if "spark-kafka" in names:
             log = stack.enter_context(kafka(folder, partitions=case.queues))
