@@ -571,3 +571,21 @@ def test_any_order_of_writes_commits_reads_and_restarts(mq, client, seed: int) -
         holders = [batch for batch in stream.batches if transaction & set(batch)]
         assert len(holders) == 1, "a committed batch is in one micro-batch"
     stream.stop()
+
+
+def test_records_that_expire_while_a_writer_searches_them_fail_nothing(
+    mq: MockCluster, client: Client, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        query.run(number, f"m{number}")
+    min_offsets = Client.min_offsets
+
+    def and_expire(self: Client, queues: Any) -> Any:
+        first = min_offsets(self, queues)
+        mq.expire(LOG, 3)
+        return first
+
+    monkeypatch.setattr(Client, "min_offsets", and_expire)
+    assert query.commits.is_committed(TransactionName("query", 2))
+    mq.expire(LOG, 0)
+    assert not query.commits.is_committed(TransactionName("other", 2))

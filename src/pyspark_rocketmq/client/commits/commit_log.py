@@ -99,9 +99,15 @@ def require_commit_queue(client: Client, topic: str) -> MessageQueue:
 
 
 def read_entries(
-    client: Client, queue: MessageQueue, begin: int, end: int, *, selector: MessageSelector = _EVERYTHING
+    client: Client,
+    queue: MessageQueue,
+    begin: int,
+    end: int,
+    *,
+    selector: MessageSelector = _EVERYTHING,
+    fail_on_data_loss: bool = True,
 ) -> Iterator[Entry]:
-    """Read records of a commit topic, in order.
+    """Read records of a commit topic, in order; without ``fail_on_data_loss``, those that are there.
 
     Raises
     ------
@@ -114,7 +120,7 @@ def read_entries(
     """
     if begin >= end:
         return
-    options = ReadOptions(consumer_group=TOOLS_GROUP, selector=selector)
+    options = ReadOptions(consumer_group=TOOLS_GROUP, selector=selector, fail_on_data_loss=fail_on_data_loss)
     for batch in read_batches(client, [OffsetRange(queue, begin, end)], options, _DECODE):
         offsets, times, bodies = batch.columns
         stored_at_ms = times.cast(pa.timestamp("ms", times.type.tz)).cast(pa.int64()).to_pylist()

@@ -180,8 +180,8 @@ class RangeCommits:
         return self._client.max_offsets([queue])[queue]
 
     def records(self, name: TransactionName, begin: int, end: int) -> list[Entry]:
-        """Return the owner's records in a range of offsets."""
-        return self.patiently(lambda: self._records(name, begin, end))
+        """Return the owner's records in a range of offsets. Raises `DataLossError` if one has expired."""
+        return self.patiently(lambda: self._records(name, begin, end, strict=True))
 
     def owner(self, name: TransactionName) -> str:
         """Return the owner in records: a job's id may be the same for several topics."""
@@ -214,19 +214,21 @@ class RangeCommits:
         self, name: TransactionName, begin: int, end: int, first: int
     ) -> tuple[int, Commit] | None:
         """Return the owner's last valid commit in a range of offsets: numbers only grow."""
-        entries = self._records(name, begin, end)
+        entries = self._records(name, begin, end, strict=False)
         for entry in reversed(entries):
             if isinstance(entry.record, Commit):
                 since = max(first, entry.record.since)
-                others = entries if since >= begin else self._records(name, since, entry.offset)
+                others = entries if since >= begin else self._records(name, since, entry.offset, strict=False)
                 if is_valid(entry.offset, entry.record, others):
                     return entry.offset, entry.record
         return None
 
-    def _records(self, name: TransactionName, begin: int, end: int) -> list[Entry]:
-        """Return the owner's records in a range of offsets."""
+    def _records(self, name: TransactionName, begin: int, end: int, *, strict: bool) -> list[Entry]:
+        """Return the owner's records in a range of offsets; unless ``strict``, those that are left."""
         selector = MessageSelector.by_tag(_tag(self.owner(name)))
-        found = read_entries(self._client, self._log_queue(), begin, end, selector=selector)
+        found = read_entries(
+            self._client, self._log_queue(), begin, end, selector=selector, fail_on_data_loss=strict
+        )
         return [entry for entry in found if entry.record.owner == self.owner(name)]
 
     def _append(self, record: Record, *, timeout_ms: float | None = None) -> int:
