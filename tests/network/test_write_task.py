@@ -335,6 +335,21 @@ def test_order_in_a_queue_holds_for_rows_that_are_sent_in_different_ways(
     assert report.sends < 80, "neighbors in a queue share a send"
 
 
+def test_queues_take_turns_if_each_message_is_sent_alone_in_order(mq: MockCluster, write: Write) -> None:
+    count = 400
+    write(rows(*[str(n) for n in range(count)], shardingKey=[f"k{n % 9}" for n in range(count)]), batchSize=1)
+    sent = {queue: mq.messages("orders", queue) for queue in mq.queues("orders")}
+    for messages in sent.values():
+        found = [int(message.body) for message in messages]
+        assert found == sorted(found)
+    used = [messages for messages in sent.values() if messages]
+    assert sum(map(len, used)) == count
+    assert len(used) > 1
+    # A queue's last message leaves after answers to all others of it, each queue's first one at once.
+    first_ms = max(messages[0].born_timestamp for messages in used)
+    assert all(first_ms <= messages[-1].born_timestamp for messages in used)
+
+
 def test_a_single_message_keeps_its_flag_and_may_be_as_large_as_brokers_take(
     mq: MockCluster, write: Write
 ) -> None:

@@ -134,6 +134,10 @@ class Connection:
         """The number of requests without an answer."""
         return len(self._pending)
 
+    def has_answer(self, opaque: int) -> bool:
+        """Whether the answer to a request has arrived and waits to be taken."""
+        return opaque in self._answers
+
     @property
     def unclaimed(self) -> int:
         """The number of answers that no thread has taken so far."""

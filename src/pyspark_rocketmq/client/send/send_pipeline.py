@@ -64,6 +64,11 @@ class _Flight:
     opaque: int = 0
     attempt_deadline: Deadline | None = None
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether the answer is here: to take it waits for nothing."""
+        return self.connection is not None and self.connection.has_answer(self.opaque)
+
 
 class SendPipeline:
     """Sends without waiting for each response, at most ``max_in_flight`` concurrently.
@@ -91,7 +96,8 @@ class SendPipeline:
         order (none: the queue continues with the next send), and the failure is not an outcome.
     gather : int
         How many sends to wait for before they leave together, which costs less than one by one; at most a
-        quarter of ``max_in_flight``. `flush` sends the last ones. Not in ordered mode.
+        quarter of ``max_in_flight``. `flush` sends the last ones. In ordered mode none is waited for, but
+        those whose queues are free leave together.
     before_send : Callable, optional
         Called before each request, also of a retry. If it raises, the caller must close the pipeline.
 
@@ -123,7 +129,8 @@ class SendPipeline:
         self._outage_timeout_ms = outage_timeout_ms
         self._replace = replace
         self._before_send = before_send
-        self._gather = 1 if ordered else max(1, min(gather, max_in_flight // 4))
+        self._together = max(1, min(gather, max_in_flight // 4))
+        self._gather = 1 if ordered else self._together
         self._ready: deque[_Flight] = deque()  # for room
         self._in_flight: deque[_Flight] = deque()
         self._waiting: list[_Flight] = []  # for the end of their back-off
@@ -223,7 +230,7 @@ class SendPipeline:
 
     def _step(self) -> None:
         """Advance at least one send: launch one whose back-off ended, or read the oldest response."""
-        now = self._client.clock.monotonic()
+        now = self._client.clock.monotonic() if self._waiting else 0.0
         due = [flight for flight in self._waiting if flight.not_before <= now]
         if due:
             self._waiting = [flight for flight in self._waiting if flight.not_before > now]
@@ -231,6 +238,8 @@ class SendPipeline:
                 self._launch([flight])
         elif self._in_flight:
             self._land(self._in_flight.popleft())
+            while self._in_flight and self._in_flight[0].has_answer:
+                self._land(self._in_flight.popleft())
         elif self._ready:
             self._launch_ready()
         else:
@@ -252,7 +261,7 @@ class SendPipeline:
 
     def _launch_ready(self) -> None:
         while self._ready and (room := self._max_in_flight - len(self._in_flight)) > 0:
-            count = min(room, self._gather, len(self._ready))
+            count = min(room, self._together, len(self._ready))
             self._launch([self._ready.popleft() for _ in range(count)])
 
     def _launch(self, flights: Sequence[_Flight]) -> None:

@@ -110,7 +110,8 @@ def arrange(
     """Return the order of rows that groups them by queue, each queue's in row order.
 
     If the order of messages does not matter, rows of one kind are grouped too, so that batches are full. None
-    if the rows already are in that order.
+    if the rows already are in that order. Rows that all travel alone need none: more of them are in flight if
+    their queues take turns.
     """
     keys = queues.astype(np.int64) * len(ParcelKind) + (0 if ordered else kinds)
     if np.all(keys[1:] >= keys[:-1]):
@@ -136,7 +137,8 @@ def encode_parcels(
         The encoded unique key of each row, from `unique_keys`.
     """
     offsets, data = _items(rows, unique, kinds, limits.compression)
-    edges = np.flatnonzero((np.diff(queues) != 0) | (np.diff(kinds) != 0)) + 1
+    other_queue = (np.diff(queues) != 0) & (kinds[1:] != ParcelKind.SINGLE)
+    edges = np.flatnonzero(other_queue | (np.diff(kinds) != 0)) + 1
     for start, end in _runs(edges, len(rows)):
         if kinds[start] == ParcelKind.SINGLE:
             for first in range(start, end, _SINGLES):

@@ -277,7 +277,7 @@ class WriteTask:
         if self._ordered:
             numbers[numbers < 0] = next(self._turn) % len(queues)  # one queue per send
         kinds = kinds_of(rows, self._limits)
-        order = arrange(numbers, kinds, ordered=self._ordered)
+        order = arrange(numbers, kinds, ordered=self._ordered) if self._limits.max_rows > 1 else None
         if order is not None:
             rows, numbers, kinds = rows.take(order), numbers[order], kinds[order]
         sys_flag = 0 if self._transaction is None else _PREPARED

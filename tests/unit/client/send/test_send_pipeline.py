@@ -54,6 +54,7 @@ class ScriptedProducer(Producer):
         self.in_flight: dict[int, str] = {}
         self.groups: list[str] = []
         self.broken: list[str] = []
+        self.early: set[int] = set()
         self.addr = "broker:10911"
         self.lockstep.queue_address = lambda _: self.addr  # type: ignore[method-assign]
         self.most_in_flight = 0
@@ -122,6 +123,9 @@ class ScriptedProducer(Producer):
             raise error
         del self.in_flight[opaque]
         return error
+
+    def has_answer(self, opaque: int) -> bool:
+        return opaque in self.early
 
     def abandon(self, *opaques: int) -> None:
         for opaque in opaques:
@@ -420,6 +424,27 @@ def test_sends_leave_together_where_that_is_asked_for(most: int, ordered: bool, 
     assert producer.bodies == sorted(found) == list("abcdefghij")
     assert producer.groups == groups
     assert producer.most_in_flight <= most
+
+
+def test_answers_that_are_here_are_taken_together_and_the_next_of_their_queues_leave_together() -> None:
+    producer = ScriptedProducer()
+    with SendPipeline(producer, max_in_flight=16, gather=4, ordered=True) as pipeline:
+        for body, queue in zip("abcd", [ONE, TWO] * 2, strict=True):
+            pipeline.submit(message(body), queue, token=body)
+        assert producer.bodies == ["a", "b"]
+        producer.early = {2}
+        assert [outcome.token for outcome in pipeline.flush()] == list("abcd")
+    assert producer.groups == ["cd"]
+
+
+def test_answers_that_are_not_here_are_not_waited_for_before_the_next_sends() -> None:
+    producer = ScriptedProducer()
+    with SendPipeline(producer, max_in_flight=16, gather=4, ordered=True) as pipeline:
+        for body, queue in zip("abcd", [ONE, TWO] * 2, strict=True):
+            pipeline.submit(message(body), queue, token=body)
+        producer.early = {3}
+        assert [outcome.token for outcome in pipeline.flush()] == list("abcd")
+    assert producer.groups == []
 
 
 def test_of_sends_that_leave_together_one_that_cannot_be_encoded_fails_alone() -> None:

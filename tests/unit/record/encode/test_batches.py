@@ -87,6 +87,37 @@ def test_a_batch_holds_every_part_of_its_messages() -> None:
     ]
 
 
+def test_messages_that_travel_alone_keep_the_order_of_the_rows_whatever_their_queues() -> None:
+    count = 600
+    rows, _ = prepare(MessageColumns(body=bodies(*[b"%d" % number for number in range(count)])))
+    queues = [number % 3 for number in range(count)]
+    sent = parcels(rows, BatchLimits(max_rows=1, max_bytes=1000), queues)
+    assert [(parcel.start, parcel.end, parcel.body) for parcel in sent] == [
+        (number, number + 1, b"%d" % number) for number in range(count)
+    ]
+    assert not any(parcel.batch for parcel in sent)
+    assert len({parcel.msg_id for parcel in sent}) == count
+
+
+def test_batches_end_where_the_queue_changes_and_single_messages_do_not() -> None:
+    rows, _ = prepare(
+        MessageColumns(
+            body=bodies(*[b"%d" % number for number in range(8)]),
+            delay_level=pa.array([None, None, 1, 1, 1, None, None, None], pa.int32()),
+        )
+    )
+    sent = parcels(rows, queues=[0, 1, 1, 0, 2, 2, 2, 0])
+    assert [(parcel.start, parcel.end, parcel.batch) for parcel in sent] == [
+        (0, 1, True),
+        (1, 2, True),
+        (2, 3, False),
+        (3, 4, False),
+        (4, 5, False),
+        (5, 7, True),
+        (7, 8, True),
+    ]
+
+
 def test_what_does_not_work_in_a_batch_goes_alone() -> None:
     moment = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000)
     rows, refused = prepare(
