@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
@@ -159,13 +158,12 @@ _H = TypeVar("_H", bound=Header)
 def header(cls: type[_H]) -> type[_H]:
     """Make a frozen, slotted, keyword-only dataclass of a header and build its field table."""
     made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
-    hints = typing.get_type_hints(made)
     made.declare(
         tuple(
             HeaderField(
                 field.name,
                 field.metadata.get(_WIRE) or _camel(field.name),
-                _scalar(hints[field.name]),
+                _scalar(field.type),
                 field.default is dataclasses.MISSING,
                 field.metadata.get(_ALSO),
             )
@@ -180,13 +178,12 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _scalar(hint: Any) -> type[str] | type[int] | type[bool]:
-    """Return the type that a hint such as ``int | None`` stands for."""
-    if isinstance(hint, types.UnionType):
-        (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
-    if hint not in _WRITE:
+def _scalar(hint: object) -> type[str] | type[int] | type[bool]:
+    """Return the type that a hint such as ``int | None`` stands for; hints are texts, never evaluated."""
+    kind = _SCALARS.get(str(hint).removesuffix(" | None"))
+    if kind is None:
         raise TypeError(f"a header field cannot be {hint}")
-    return typing.cast("type[str] | type[int] | type[bool]", hint)
+    return kind
 
 
 def _reader(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -216,6 +213,8 @@ def _parse_bool(text: str) -> bool:
         case _:
             raise ValueError("not a boolean")
 
+
+_SCALARS: Final[dict[str, type[str] | type[int] | type[bool]]] = {"str": str, "int": int, "bool": bool}
 
 # Slot functions of the exact type, so that a value of another type fails instead of becoming text.
 _WRITE: Final[dict[type, Callable[[Any], str]]] = {
