@@ -9,7 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from pyspark_rocketmq.streams import StreamBuilder
-from pyspark_rocketmq.streams.compile.stateful import LatestPairs
+from pyspark_rocketmq.streams.compile import stateful, window_state
+from pyspark_rocketmq.streams.compile.aggregator_columns import Folded
+from pyspark_rocketmq.streams.compile.stateful import GrowingGroups, LatestPairs
+from pyspark_rocketmq.streams.compile.window_state import FiredWindows
 from pyspark_rocketmq.streams.frame.python_steps import ERROR, VALUE
 from pyspark_rocketmq.streams.plan.nodes import LatestJoin
 
@@ -90,3 +93,17 @@ def test_a_value_is_sent_as_its_function_made_it():
     processor = processor_of(lambda left, right: {left: date(2030, 1, 31)}, outer=True)
     (row,) = processor.handleInputRows(("key",), iter([("key", 7, 0, '"é"')]), None)
     assert row.asDict() == {"__at": 7, VALUE: '{"é": "2030-01-31"}', ERROR: None}
+
+
+@pytest.mark.parametrize("kind", ["pairs", "groups", "windows"])
+def test_a_worker_with_state_collects_its_garbage_cheaply(kind, monkeypatch):
+    calls = []
+    for module in (stateful, window_state):
+        monkeypatch.setattr(module, "spare_collections", lambda: calls.append(None))
+    if kind == "pairs":
+        processor_of(lambda left, right: [left, right])
+    else:
+        results = Folded(2)
+        processor = GrowingGroups(results) if kind == "groups" else FiredWindows(None, results)
+        processor.init(SimpleNamespace(getValueState=lambda name, schema: None))
+    assert calls == [None]

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.task_client import spare_collections
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_groups
 from pyspark_rocketmq.streams.frame.extras import require_state
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
@@ -128,6 +129,7 @@ class GrowingGroups(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
+        spare_collections()
         schema = StructType([StructField("folds", BinaryType()), StructField("results", StringType())])
         self._state = handle.getValueState("groups", schema)
 
@@ -182,6 +184,7 @@ class LatestPairs(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
+        spare_collections()
         schema = StructType([StructField("value", StringType())])
         self._states = [handle.getValueState(name, schema) for name in ("left", "right")]
 

@@ -37,6 +37,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from pyspark_rocketmq.spark.task_client import spare_collections
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_groups
 from pyspark_rocketmq.streams.compile.stateful import pack_key, unpack_key
 from pyspark_rocketmq.streams.frame.extras import require_state
@@ -159,6 +160,7 @@ class FiredWindows(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
+        spare_collections()
         self._handle = handle
         self._state = handle.getValueState(STATE_NAME, _STATE)
 
