@@ -309,6 +309,7 @@ def q23(events: Sequence[Event]) -> Rows:
 
 
 KEYS: Final[Mapping[str, Sequence[int]]] = {
+    "q4": (0,),
     "q9": (0,),
     "q12": (0, 2),
     "q15": (0,),

@@ -36,9 +36,8 @@ TOPIC: Final = "nexmark"
 _BATCH: Final = 500
 _WITH: Final = re.compile(r"(PARTITIONED BY \([^)]*\)\s*)?WITH\s*\(.*\)", re.DOTALL)
 _PATIENCE_S: Final = 1_200
-_BATCH_QUERIES: Final = frozenset({"q4"})
-"""Those that Spark's streams cannot run."""
-_BATCH_MODE: Final = "SET 'execution.runtime-mode' = 'batch';"
+_PUBLIC_OPTIONS: Final = {"q4": ", 'keyColumns' = 'id'"}
+"""More options of a sink: rows that are taken back need its keys."""
 _PUBLIC_BEFORE: Final = {
     "q13": """CREATE TEMPORARY VIEW side_input AS
         SELECT id AS key, CONCAT('side ', id) AS value FROM range(10000);""",
@@ -90,7 +89,7 @@ def send_events(client: Client, events: Sequence[Event], topic: str = TOPIC) -> 
 def job_text(query: str) -> str:
     """Return the text of a job: the tables, and the query."""
     texts = ((JOBS / f"{name}.sql").read_text(encoding="utf-8") for name in ("tables", query))
-    return "\n".join((_BATCH_MODE if query in _BATCH_QUERIES else "", *texts))
+    return "\n".join(texts)
 
 
 def public_job(folder: Path, query: str) -> str:
@@ -98,7 +97,8 @@ def public_job(folder: Path, query: str) -> str:
 
     Its function in Java and its table of files are ours.
     """
-    options = f"WITH ('connector' = 'rocketmq', 'topic' = 'nexmark_{query}')"
+    more = _PUBLIC_OPTIONS.get(query, "")
+    options = f"WITH ('connector' = 'rocketmq', 'topic' = 'nexmark_{query}'{more})"
     kept = []
     for statement in (folder / f"{query}.sql").read_text(encoding="utf-8").split(";"):
         words = re.sub(r"--[^\n]*", "", statement).upper().split()
@@ -108,8 +108,7 @@ def public_job(folder: Path, query: str) -> str:
             case ["CREATE", "VIEW", _] | ["INSERT", "INTO", _]:
                 kept.append(statement)
     tables = (JOBS / "tables.sql").read_text(encoding="utf-8")
-    mode = _BATCH_MODE if query in _BATCH_QUERIES else ""
-    return "\n".join((mode, tables, _PUBLIC_BEFORE.get(query, ""), ";".join((*kept, ""))))
+    return "\n".join((tables, _PUBLIC_BEFORE.get(query, ""), ";".join((*kept, ""))))
 
 
 def run_query(

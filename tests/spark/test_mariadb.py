@@ -15,10 +15,11 @@ from tests.support.mariadb import PASSWORD, USER, MariaDBServer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.errors import DataLossError, OptionError
+from pyspark_rocketmq.errors import DataLossError, OptionError, SqlError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
 from pyspark_rocketmq.spark import SqlOffsetStore, append_to, upsert_into
+from pyspark_rocketmq.sql import execute
 from pyspark_rocketmq.streams import StreamBuilder
 
 pytestmark = pytest.mark.needs("mariadb")
@@ -205,3 +206,42 @@ def test_a_stream_from_tables_over_a_table_into_a_table(spark: SparkSession, url
     assert run("SELECT * FROM latest ORDER BY place") == [("a", 3), ("b", 4)]
     assert run("SELECT * FROM every ORDER BY id") == [(1, "Rom"), (2, "Wien"), (3, "Rom"), (4, "Wien")]
     assert PASSWORD not in pipeline("every").explain() + json.dumps(repr(pipeline("every").plan()))
+
+
+def test_a_job_upserts_deletes_and_inserts(spark: SparkSession, url, run, tmp_path) -> None:
+    """The connector jdbc under both names of the driver; the second run updates and deletes."""
+    key = "product VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY"
+    run(f"CREATE TABLE totals ({key}, n BIGINT, best DECIMAL(9, 2))")
+    run(f"CREATE TABLE rare ({key}, n BIGINT)")
+    run("CREATE TABLE log (product VARCHAR(20), price DECIMAL(9, 2))")
+    given = sa.make_url(url)
+    jdbc = f"jdbc:{given.drivername.partition('+')[0]}://{given.host}:{given.port}/{given.database}"
+    options = f"'connector' = 'jdbc', 'url' = '{jdbc}', 'username' = '{USER}', 'password' = '{PASSWORD}'"
+    files = tmp_path / "sales"
+    files.mkdir()
+    job = f"""CREATE TABLE sales (product STRING, price DECIMAL(9, 2))
+          WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{files}');
+        CREATE TABLE totals (product STRING, n BIGINT, best DECIMAL(9, 2), PRIMARY KEY (product) NOT ENFORCED)
+          WITH ({options}, 'table-name' = 'totals');
+        CREATE TABLE rare (product STRING, n BIGINT, PRIMARY KEY (product) NOT ENFORCED)
+          WITH ({options}, 'table-name' = 'rare');
+        CREATE TABLE log (product STRING, price DECIMAL(9, 2)) WITH ({options}, 'table-name' = 'log');
+        INSERT INTO totals SELECT product, COUNT(*), MAX(price) FROM sales GROUP BY product;
+        INSERT INTO rare SELECT product, COUNT(*) FROM sales GROUP BY product HAVING COUNT(*) < 2;
+        INSERT INTO log SELECT product, price FROM sales;"""
+    for name, sales in (("one", [("tea", 3), ("cake", 4.25)]), ("two", [("tea", 5.5), ("Tea", 1)])):
+        lines = [json.dumps({"product": product, "price": price}) for product, price in sales]
+        (files / f"{name}.json").write_text("\n".join(lines))
+        settings = {"trigger": "availableNow"}
+        with execute(spark, job, checkpoint_location=str(tmp_path / "job"), settings=settings) as running:
+            assert running.await_termination(400)
+    assert run("SELECT product, n, best FROM totals ORDER BY n, product") == [
+        ("Tea", 1, Decimal("1.00")),
+        ("cake", 1, Decimal("4.25")),
+        ("tea", 2, Decimal("5.50")),
+    ]
+    assert run("SELECT product, n FROM rare ORDER BY product") == [("Tea", 1), ("cake", 1)]
+    assert run("SELECT COUNT(*) FROM log") == [(4,)]
+    without_key = job.replace("n BIGINT, PRIMARY KEY (product) NOT ENFORCED)", "n BIGINT)")
+    with pytest.raises(SqlError, match="declare its PRIMARY KEY"):
+        execute(spark, without_key, checkpoint_location=str(tmp_path / "other"))

@@ -1,8 +1,9 @@
--- q4: The average price at which auctions of a category end. An average of maxima that change: in batch mode.
+-- q4: The average price at which auctions of a category end. An average of maxima that change.
 
 CREATE TABLE nexmark_q4 (
   category BIGINT,
-  price BIGINT
+  price BIGINT,
+  PRIMARY KEY (category) NOT ENFORCED
 ) WITH (
   'connector' = 'rocketmq',
   'topic' = 'nexmark_q4'

@@ -298,7 +298,6 @@ class JobOptions(Options):
         "state.checkpoints.num-retained": "see spark.sql.streaming.minBatchesToRetain",
         "pipeline.object-reuse": "Spark decides that by itself",
         "sql-client.execution.result-mode": "it is a matter of Flink's shell",
-        "table.exec.state.ttl": "aggregations and joins keep all keys: bound them by a window or a watermark",
         "table.exec.mini-batch.enabled": "a micro-batch has many rows anyway",
         "table.exec.mini-batch.allow-latency": "see trigger",
         "table.exec.mini-batch.size": "see maxOffsetsPerTrigger of a table",
@@ -381,6 +380,15 @@ class JobOptions(Options):
         aliases=("table.exec.source.idle-timeout",),
         example="30 seconds",
         doc="After this time without messages, the watermark of a table follows the clock. 0 is off.",
+    )
+    state_ttl_ms: int | None = option(
+        "stateTtl",
+        DURATION_MS,
+        default=None,
+        default_text="off",
+        aliases=("table.exec.state.ttl",),
+        example="36 hours",
+        doc="How long aggregations and Top-N without a window keep a key without new rows. 0 is off.",
     )
     default_format: BodyFormat = option(
         "defaultFormat",

@@ -22,8 +22,9 @@ from pyspark_rocketmq.sql.error_positions import failures_at, reason_of
 from pyspark_rocketmq.sql.flinksql import register_function
 from pyspark_rocketmq.sql.parse import note_table, parse_statements
 from pyspark_rocketmq.sql.plan.planner import Planner, Write
+from pyspark_rocketmq.sql.plan.state.operators import STATE_SETTINGS
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
-from pyspark_rocketmq.sql.settings import first_settings, require_checkpoint
+from pyspark_rocketmq.sql.settings import first_settings, require_checkpoint, trigger_of_ttl
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
     CreateTable,
@@ -232,12 +233,16 @@ class SqlJob:
         name = self._unique(options.query_name or write.name)
         self._planner.insert_begins()
         checkpoint = f"{require_checkpoint(options).rstrip('/')}/{name}"
+        every_ms = options.trigger_ms
+        if self._planner.keeps_state and options.state_ttl_ms:
+            every_ms = trigger_of_ttl(options)
         trigger: dict[str, Any] = {"availableNow": True}
-        if options.trigger_ms is not None:
-            trigger = {"processingTime": f"{options.trigger_ms} milliseconds"}
+        if every_ms is not None:
+            trigger = {"processingTime": f"{every_ms} milliseconds"}
         writer = write.rows.writeStream.outputMode(write.mode.value).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint).trigger(**trigger)
-        with temporary_settings(self._spark, WATERMARK_SETTINGS):
+        settings = {**WATERMARK_SETTINGS, **(STATE_SETTINGS if self._planner.keeps_state else {})}
+        with temporary_settings(self._spark, settings):
             query = write.target.start(writer, write.mode, checkpoint)
         self.queries.append(query)
         self._started_at[id(query)] = self._position

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import JobOptions, parse_options
 
-__all__ = ["Settings", "first_settings", "require_checkpoint", "spark_setting"]
+__all__ = ["Settings", "first_settings", "require_checkpoint", "spark_setting", "trigger_of_ttl"]
 
 _SPARK_SETTINGS: Final[Mapping[str, str]] = {
     "parallelism.default": "spark.sql.shuffle.partitions",
@@ -17,6 +17,7 @@ _SPARK_SETTINGS: Final[Mapping[str, str]] = {
 }
 """Flink's settings and the corresponding Spark settings."""
 
+_SHORTEST_OF_TTL_MS: Final = 1_000
 _NEXT_INSERT: Final = frozenset({"queryname", "pipeline.name"})
 
 
@@ -46,6 +47,23 @@ def require_checkpoint(options: JobOptions) -> str:
             "'checkpointLocation' = '/a/folder' (or --checkpoint)"
         )
     return options.checkpoint_location
+
+
+def trigger_of_ttl(options: JobOptions) -> int:
+    """Return the interval of a query whose state has a time to live: Spark runs a batch at each trigger.
+
+    Raises
+    ------
+    OptionError
+        The query would never end.
+    """
+    if options.trigger_ms is None:
+        raise OptionError(
+            "a query whose state has a time to live has no end: SET 'trigger' to an interval, such as '10 s' "
+            "or RESET 'table.exec.state.ttl'",
+            option="trigger",
+        )
+    return max(options.trigger_ms, _SHORTEST_OF_TTL_MS)
 
 
 class Settings:

@@ -124,7 +124,9 @@ def test_a_construct_without_counterpart_is_refused(query, place, reason):
 
 
 def test_a_hint_that_bounds_state_is_said_to_have_no_effect():
-    with pytest.warns(CompatibilityWarning, match=r"without effect: STATE_TTL \(aggregations and joins"):
+    with pytest.warns(
+        CompatibilityWarning, match=r"without effect: STATE_TTL \(SET 'table.exec.state.ttl' bounds"
+    ):
         assert translated("SELECT /*+ STATE_TTL('bid'='1d') */ id FROM bid").text == "SELECT id FROM bid"
 
 

@@ -143,7 +143,7 @@ def test_a_session_table_becomes_a_group_window():
     )
 
 
-@pytest.mark.parametrize("bound", ["n <= 3", "n < 4", "3 >= n", "price > 0 AND n <= 3"])
+@pytest.mark.parametrize("bound", ["n <= 3", "n < 4", "3 >= n", "n <= 3 AND n > 1"])
 def test_top_n_of_a_stream_is_a_bounded_aggregation(bound):
     found = made(f"SELECT auction, n FROM ({TOP}) WHERE {bound}")
     assert "MAX_BY(STRUCT(*), STRUCT(price), 3) AS __top FROM bid GROUP BY auction" in found.text
@@ -194,13 +194,6 @@ def test_a_ranked_query_of_a_stream_only_ranks(items, rest, place):
 def test_a_constant_partition_of_a_top_n_is_no_position_in_group_by():
     text = made(f"SELECT * FROM ({TOP.replace('BY auction', 'BY 1')}) WHERE n = 1").text
     assert "GROUP BY ARRAY()" in text
-
-
-def test_top_n_over_an_aggregation_needs_a_window():
-    rank = "SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY c DESC) AS n FROM"
-    inner = "SELECT auction, count(*) AS c FROM bid GROUP BY auction"
-    with pytest.raises(SqlError, match="without a window"):
-        made(f"SELECT * FROM ({rank} ({inner})) WHERE n <= 3")
 
 
 def test_ranks_may_be_selected_from_a_common_table_or_a_view():
@@ -299,7 +292,7 @@ def test_table_functions():
         ("SELECT sum(price) OVER (PARTITION BY auction ORDER BY ts) FROM bid", (1, 8), "OVER of a stream"),
         (f"SELECT n FROM ({TOP})", (1, 26), "WHERE n <= 10"),
         (
-            "SELECT avg(p) FROM (SELECT max(price) AS p FROM bid GROUP BY auction)",
+            "SELECT b.a FROM bid AS b JOIN (SELECT a, max(price) FROM bid GROUP BY a) AS m ON b.a = m.a",
             (1, 8),
             "cannot read an aggregation",
         ),

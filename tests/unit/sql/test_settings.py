@@ -83,5 +83,11 @@ def test_the_time_after_which_a_table_is_idle(name):
 
 def test_settings_that_only_flink_needs_are_accepted_with_a_warning() -> None:
     settings = Settings()
-    with pytest.warns(CompatibilityWarning, match=r"table.exec.state.ttl \(aggregations and joins keep"):
-        settings.set("table.exec.state.ttl", "1 h")
+    with pytest.warns(CompatibilityWarning, match=r"table.exec.mini-batch.enabled \(a micro-batch has many"):
+        settings.set("table.exec.mini-batch.enabled", "true")
+
+
+def test_the_time_to_live_of_state_has_flinks_name() -> None:
+    settings = Settings()
+    settings.set("table.exec.state.ttl", "1 h")
+    assert settings.options.state_ttl_ms == 3_600_000

@@ -18,8 +18,10 @@ from pyspark_rocketmq.cli.printing import table
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import OutputMode
 from pyspark_rocketmq.spark.query_end import ends_within, stop_query
+from pyspark_rocketmq.spark.session_settings import temporary_settings
 from pyspark_rocketmq.sql.error_positions import reason_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE
+from pyspark_rocketmq.sql.plan.state.operators import STATE_SETTINGS
 
 __all__ = ["LiveRows"]
 
@@ -39,6 +41,7 @@ class LiveRows:
     """
 
     def __init__(self, rows: DataFrame, mode: OutputMode, trigger_ms: int | None) -> None:
+        self._settings = STATE_SETTINGS if CHANGE in rows.columns else {}
         if CHANGE in rows.columns:
             others = [name for name in rows.columns if name != CHANGE]
             rows = rows.select(F.col(f"{CHANGE}.op").alias("op"), *others)
@@ -60,7 +63,8 @@ class LiveRows:
             The query failed.
         """
         writer = self._rows.writeStream.outputMode(self._mode.value).trigger(**self._trigger)
-        query = writer.foreachBatch(self._add).start()
+        with temporary_settings(self._rows.sparkSession, self._settings):
+            query = writer.foreachBatch(self._add).start()
         try:
             with Live(self._view(), console=console, auto_refresh=False, transient=False) as live:
                 while query.isActive:

@@ -6,7 +6,7 @@ from pyspark_rocketmq.sql.definitions.job_functions import register_function
 from pyspark_rocketmq.sql.flinksql.functions import FUNCTIONS
 from pyspark_rocketmq.sql.flinksql.queries import JobQueries, explained
 from pyspark_rocketmq.sql.flinksql.relations import Relation
-from pyspark_rocketmq.sql.flinksql.translator import Translated, translate, translate_expression
+from pyspark_rocketmq.sql.flinksql.translate import Translated, translate, translate_expression
 
 __all__ = [
     "FUNCTIONS",

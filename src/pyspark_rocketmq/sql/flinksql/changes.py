@@ -15,7 +15,7 @@ from pyspark_rocketmq.sql.flinksql.relations import WINDOW
 from pyspark_rocketmq.sql.flinksql.selects import is_aggregation
 from pyspark_rocketmq.sql.statements import Position, Query
 
-__all__ = ["RANK", "distinct_aggregates", "ranked", "top_select", "unpacked"]
+__all__ = ["RANK", "checked_limit", "distinct_aggregates", "rank_limit", "ranked", "top_select", "unpacked"]
 
 RANK: Final = "__top"
 _LARGEST: Final = "CAST('99999999999999999999999999999' AS DECIMAL(38, 9))"
@@ -54,16 +54,11 @@ def top_select(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: Que
     SqlError
         The outer query selects no constant number of ranks, or the ranked query does more than rank rows.
     """
-    _refuse_more_than_rows(inner, query)
+    limit = checked_limit(outer, inner, rank, query)
     window = cast("exp.Window", rank.this)
-    limit = _limit(outer, rank.alias)
-    if limit is None:
-        position_of(query, rank).fail(
-            f"ROW_NUMBER of a stream needs a constant bound in the query around it: WHERE {rank.alias} <= 10"
-        )
     items = [item.copy() for item in inner.expressions if item is not rank]
     row = exp.Anonymous(this="struct", expressions=items)
-    call, order = _order(window, query)
+    call, order = _order(window)
     arguments = [row, order, exp.Literal.number(limit)]
     top = exp.select(exp.alias_(exp.Anonymous(this=call, expressions=arguments), RANK))
     for name in ("from_", "joins", "where", "laterals", "with_"):
@@ -74,6 +69,25 @@ def top_select(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: Que
     keys = [key for key in parts if not isinstance(key, exp.Literal)]  # a number in GROUP BY is a position
     top.set("group", exp.Group(expressions=[key.copy() for key in keys] or [exp.Anonymous(this="array")]))
     return top
+
+
+def checked_limit(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: Query) -> int:
+    """Return how many rows of each key a Top-N has.
+
+    Raises
+    ------
+    SqlError
+        As `top_select`.
+    """
+    _refuse_more_than_rows(inner, query)
+    if cast("exp.Window", rank.this).args.get("order") is None:
+        position_of(query, rank).fail("ROW_NUMBER() needs ORDER BY")
+    limit = rank_limit(outer, rank.alias)
+    if limit is None:
+        position_of(query, rank).fail(
+            f"ROW_NUMBER of a stream needs a constant bound in the query around it: WHERE {rank.alias} <= 10"
+        )
+    return limit
 
 
 def unpacked(top: exp.Select, name: str, *, window: bool) -> exp.Select:
@@ -106,7 +120,8 @@ def _refuse_more_than_rows(inner: exp.Select, query: Query) -> None:
     )
 
 
-def _limit(outer: exp.Select, name: str) -> int | None:
+def rank_limit(outer: exp.Select, name: str) -> int | None:
+    """Return the highest rank that a query selects; None without a constant bound."""
     where = outer.args.get("where")
     for condition in (
         where.this.flatten() if where and isinstance(where.this, exp.And) else [where and where.this]
@@ -123,10 +138,8 @@ def _limit(outer: exp.Select, name: str) -> int | None:
     return None
 
 
-def _order(window: exp.Window, query: Query) -> tuple[str, exp.Expression]:
-    order = window.args.get("order")
-    if order is None:
-        position_of(query, window).fail("ROW_NUMBER() needs ORDER BY")
+def _order(window: exp.Window) -> tuple[str, exp.Expression]:
+    order = window.args["order"]
     falling = any(key.args.get("desc") for key in order.expressions)
     keys = [part for key in order.expressions for part in _key(key, falling=falling)]
     call = "max_by" if falling else "min_by"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,7 +11,8 @@ from typing import Final
 from pyspark_rocketmq.options import JobOptions, RuntimeMode, SqlDialect
 from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS, WRITE_ONLY
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
-from pyspark_rocketmq.sql.flinksql.translator import (
+from pyspark_rocketmq.sql.flinksql.state.needs import StateRules
+from pyspark_rocketmq.sql.flinksql.translate import (
     Translated,
     translate,
     translate_expression,
@@ -41,6 +43,7 @@ class JobQueries:
 
     def __init__(self) -> None:
         self._flink = False
+        self._numbers = itertools.count()
         self._views: dict[str, Relation] = {}
         self._times: dict[str, frozenset[str]] = {}
         self._nested: dict[str, dict[str, str]] = {}
@@ -142,7 +145,9 @@ class JobQueries:
             )
             for name in tables
         }
-        return translate(query, {**known, **self._views}, hidden=hidden, columns=columns)
+        allowed = options.output_mode is None
+        rules = StateRules(allowed, stream and allowed and bool(options.state_ttl_ms), self._numbers)
+        return translate(query, {**known, **self._views}, hidden=hidden, columns=columns, state=rules)
 
     def is_flink(self, options: JobOptions) -> bool:
         """Whether the next query has Flink's meaning."""

@@ -60,6 +60,14 @@ class Relation:
         The columns, in lower case, that are maps (``map``) or arrays of rows (``rows``).
     write_only : str
         The connector of a table that cannot be read; otherwise empty.
+    rank : str
+        The column, in lower case, with the rank of a row: rows of a rank replace each other.
+    ranks : int
+        How many ranks there are; 0 if there is no such column.
+    keeps_state : bool
+        Whether Spark keeps state for the rows, so that an aggregation of them that changes needs its own.
+    query : Expression, optional
+        The query of a view whose rows change: who needs the rows that it takes back translates it again.
     ranked : Select, optional
         The query of a stream's rows with their ``ROW_NUMBER()``: who reads it selects the ranks.
     """
@@ -74,4 +82,8 @@ class Relation:
     versions: Versions | None = None
     nested: Mapping[str, str] = field(default_factory=dict)
     write_only: str = ""
+    rank: str = ""
+    ranks: int = 0
+    keeps_state: bool = False
+    query: exp.Expression | None = field(default=None, repr=False)
     ranked: exp.Select | None = field(default=None, repr=False)

@@ -49,7 +49,7 @@ def pass_changes(select: exp.Select, sources: Mapping[str, Relation], query: Que
             star.set("except_", [exp.to_identifier(CHANGE)])
     change = exp.column(CHANGE, table=None if name.startswith("#") else name)
     select.append("expressions", exp.alias_(change, CHANGE))
-    return Relation(stream=True, changelog=True)
+    return Relation(stream=True, changelog=True, keeps_state=sources[name].keeps_state)
 
 
 def refuse_changelog(node: exp.Expression, what: str, query: Query) -> None:

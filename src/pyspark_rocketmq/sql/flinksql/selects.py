@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from pyspark_rocketmq.options import CompatibilityWarning, JobOptions
+from pyspark_rocketmq.options import CompatibilityWarning
 from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
@@ -19,6 +19,7 @@ __all__ = [
     "groups_by_processing_time",
     "hidden_column",
     "is_aggregation",
+    "is_distinct",
     "keys_of_all_rows",
     "name_columns",
     "of_processing_time",
@@ -36,7 +37,7 @@ __all__ = [
 _HINTS: Final[Mapping[str, str]] = {
     "LOOKUP": "",
     "NEST_LOOP": "",
-    "STATE_TTL": JobOptions.COMPATIBILITY["table.exec.state.ttl"],
+    "STATE_TTL": "SET 'table.exec.state.ttl' bounds the state of aggregations and Top-N",
 }
 """Hints of Flink's, and what to say of those that change more than the speed."""
 
@@ -137,6 +138,13 @@ def is_aggregation(select: exp.Select) -> bool:
             if called(call) in AGGREGATES and over is select:
                 return True
     return False
+
+
+def is_distinct(tree: exp.SetOperation | exp.Select) -> bool:
+    """Whether a query is a UNION without ALL, or a SELECT DISTINCT that does not aggregate."""
+    if isinstance(tree, exp.Select):
+        return bool(tree.args.get("distinct")) and not is_aggregation(tree)
+    return isinstance(tree, exp.Union) and bool(tree.args.get("distinct"))
 
 
 def keys_of_all_rows(group: exp.Group) -> list[exp.Expression]:

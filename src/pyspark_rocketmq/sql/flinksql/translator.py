@@ -3,157 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
 from sqlglot import exp
-from sqlglot.errors import ParseError, TokenError
 
-from pyspark_rocketmq.sql.flinksql.changes import distinct_aggregates, ranked, top_select, unpacked
-from pyspark_rocketmq.sql.flinksql.expressions import translate_expressions
-from pyspark_rocketmq.sql.flinksql.functions import FUNCTIONS, UNKNOWN
-from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_query, position_of
-from pyspark_rocketmq.sql.flinksql.hidden_windows import group_by_window, hide_windows, join_windows
+from pyspark_rocketmq.sql.flinksql.changes import (
+    checked_limit,
+    distinct_aggregates,
+    rank_limit,
+    ranked,
+    top_select,
+    unpacked,
+)
+from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, position_of
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.row_changes import pass_changes, refuse_changelog, refuse_over
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,
     groups_by_processing_time,
     is_aggregation,
-    name_columns,
+    is_distinct,
     of_processing_time,
     processing_time,
     spark_windows,
-    under_other_names,
-    untranslated,
     window_names,
     window_outputs,
     without_default_database,
     without_flink_hints,
 )
+from pyspark_rocketmq.sql.flinksql.state.needs import (
+    NeedsStateError,
+    StateRules,
+    drops_keys,
+    groups_by_window,
+    is_of_database,
+    needs_state,
+    shown_rank,
+    shows_rank,
+)
+from pyspark_rocketmq.sql.flinksql.state.rewrite import (
+    distinct_step,
+    group_by_all,
+    group_step,
+    rank_step,
+)
+from pyspark_rocketmq.sql.flinksql.state.steps import Step
 from pyspark_rocketmq.sql.flinksql.unnest import nested_outputs, unnest
 from pyspark_rocketmq.sql.flinksql.versions import join_versions
-from pyspark_rocketmq.sql.flinksql.windows import group_windows, session_select, window_table
-from pyspark_rocketmq.sql.statements import Insert, Name, Position, Query
+from pyspark_rocketmq.sql.flinksql.windows.hidden import group_by_window, hide_windows, join_windows
+from pyspark_rocketmq.sql.flinksql.windows.tables import group_windows, session_select, window_table
+from pyspark_rocketmq.sql.statements import Query
 
-__all__ = ["Translated", "translate", "translate_expression"]
+__all__ = ["Translator"]
 
-_FLINK_ONLY: Final = frozenset({"descriptor", "match_recognize", "tumble", "hop", "cumulate"})
-_TRANSLATED: Final = frozenset(name.lower() for name in FUNCTIONS.keys() | UNKNOWN.keys())
 _WITHOUT_WINDOW: Final = "its results change with every row, and Spark's streams cannot take back a row"
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """A query in Spark's SQL.
+class Translator:
+    """Translates a query, from the inner queries to the outer one.
 
-    Parameters
+    Attributes
     ----------
-    text : str
-        Spark's text: the query as written, in its place, if nothing had to be translated.
+    tree : Expression
+        The query: translated in place, or replaced.
     changed : bool
-    rows : Relation
-        What is known of its rows.
+        Whether something had to be translated.
+    steps : list of Step
+        What keeps state for it.
     """
 
-    text: str
-    changed: bool
-    rows: Relation
-
-    def within(self, insert: Insert) -> Translated:
-        """Return the whole statement of an INSERT with this query."""
-        if not self.changed:
-            return replace(self, text=insert.whole.padded)
-        padded = insert.query.padded
-        start = len(padded) - len(padded.lstrip())
-        return replace(self, text=insert.whole.padded[:start] + self.text.lstrip())
-
-
-def translate(
-    query: Query, known: Mapping[str, Relation], *, hidden: bool = False, columns: Sequence[Name] = ()
-) -> Translated:
-    """Translate a query.
-
-    Parameters
-    ----------
-    query : Query
-    known : mapping of str to Relation
-        The tables and views that it may name, by name in lower case.
-    hidden : bool
-        Keep the hidden column of a window, for a view.
-    columns : sequence of Name
-        The view's names of the columns. Empty: the query's.
-
-    Raises
-    ------
-    SqlError
-        A construct of Flink's has no counterpart in Spark, or is invalid.
-    """
-    try:
-        tree = parse_query(query)
-    except (ParseError, TokenError) as error:
-        if query.names & _FLINK_ONLY:
-            _place(query, error).fail(_reason(error))
-        if functions := query.names & _TRANSLATED:
-            _place(query, error).fail(
-                f"{_reason(error)}. The query cannot be translated, and {min(functions).upper()} means "
-                "something else in Spark: SET 'dialect' = 'spark' passes it unchanged"
-            )
-        plain = untranslated(query, known)
-        if plain.changelog:
-            _place(query, error).fail(f"{_reason(error)}. A query of a changelog must be translated")
-        return Translated(query.padded, False, plain)  # Spark reports what is wrong
-    translator = _Translator(query)
-    named = name_columns(tree, columns)
-    translator.changed = translate_expressions(tree, query) or named
-    ranking = translator.ranking(tree, known) if hidden else None
-    rows = ranking or translator.query(tree, known, top=not hidden)
-    if columns and not named:
-        rows = under_other_names(rows, columns)
-    if not translator.changed:
-        return Translated(query.padded, False, rows)
-    before = "\n" * (query.position.line - 1)  # Spark reports the line of the query
-    return Translated(before + tree.sql(dialect="spark", comments=False), True, rows)
-
-
-def translate_expression(expression: Query) -> str:
-    """Translate the expression of a computed column.
-
-    Raises
-    ------
-    SqlError
-    """
-    selected = replace(expression, padded=_prefixed(expression))
-    return translate(selected, {}).text.strip().removeprefix("SELECT").strip()
-
-
-def _prefixed(expression: Query) -> str:
-    """Return the expression as a query, in its place if there is room before it."""
-    text, word = expression.padded, "SELECT "
-    start = len(text) - len(text.lstrip())
-    room = start >= len(word) and "\n" not in text[start - len(word) : start]
-    return (
-        f"{text[: start - len(word)]}{word}{text[start:]}" if room else f"{text[:start]}{word}{text[start:]}"
-    )
-
-
-def _place(query: Query, error: ParseError | TokenError) -> Position:
-    details = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
-    start = details.get("start")
-    return query.position if start is None else Position.of(query.padded, int(start))
-
-
-def _reason(error: ParseError | TokenError) -> str:
-    return str(error).partition("\n")[0]
-
-
-class _Translator:
-    def __init__(self, query: Query) -> None:
-        self._query = query
+    def __init__(self, query: Query, tree: exp.Expression, state: StateRules) -> None:
+        self.tree = tree
         self.changed = False
+        self.steps: list[Step] = []
+        self._query = query
+        self._state = state
 
-    def fail(self, node: exp.Expression, message: str) -> None:
+    def _fail(self, node: exp.Expression, message: str) -> None:
         position_of(self._query, node).fail(message)
+
+    def rows(self, known: Mapping[str, Relation], *, hidden: bool) -> Relation:
+        """Translate the query, and return what is known of its rows."""
+        ranking = self.ranking(self.tree, known) if hidden else None
+        return ranking or self.query(self.tree, known, top=not hidden)
+
+    def rows_without_state(self, known: Mapping[str, Relation], *, hidden: bool) -> Relation | None:
+        """Translate the query without steps of its own, as `rows`; None if it takes back rows."""
+        try:
+            return self.rows(known, hidden=hidden)
+        except NeedsStateError:
+            return None
 
     # --- queries ----------------------------------------------------------------------------
 
@@ -181,8 +121,12 @@ class _Translator:
                 sides = [self.query(side, known, top=True) for side in (tree.this, tree.expression)]
                 if any(side.changelog for side in sides):
                     refuse_changelog(tree, tree.key.upper(), self._query)
+                if self._state.allowed and is_distinct(tree) and all(side.stream for side in sides):
+                    return self._distinct_union(tree, sides)
                 return Relation(
-                    stream=any(side.stream for side in sides), changes=any(side.changes for side in sides)
+                    stream=any(side.stream for side in sides),
+                    changes=any(side.changes for side in sides),
+                    keeps_state=any(side.keeps_state for side in sides),
                 )
             case exp.Select():
                 return self._select(tree, known, top=top)
@@ -193,6 +137,9 @@ class _Translator:
         self.changed |= without_flink_hints(select)
         self.changed |= unnest(select, sources, self._query)
         self._subqueries(select, known)
+        if found := self._with_state(select, sources):
+            self.changed = True
+            return found
         if found := pass_changes(select, sources, self._query):
             self.changed = True
             return found
@@ -200,6 +147,7 @@ class _Translator:
         if stream:
             refuse_over(select, self._query)
         before = select.sql()
+        distinct = self._state.allowed and stream and is_distinct(select)
         of_now = stream and groups_by_processing_time(select, sources)
         grouped = group_windows(select, self._query)
         join_windows(select, sources)
@@ -213,16 +161,59 @@ class _Translator:
         window: dict[str, str] = {}
         if by_window if aggregated else any(rows.window for rows in sources.values()):
             window = {"": "", **window_outputs(select, sources), **(grouped or {})}
-            hide_windows(select, sources, aggregated=aggregated, top=top)
-        self.changed |= select.sql() != before
-        return Relation(
+            hide_windows(select, sources, aggregated=aggregated, top=top and not distinct)
+        found = Relation(
             stream,
             changes,
             window,
             processing_time(select, sources),
             spark_windows(select, sources),
             nested=nested_outputs(select, sources),
+            rank=shown_rank(select, sources),
+            ranks=max(rows.ranks for rows in sources.values()) if sources else 0,
+            keeps_state=distinct or by_any or any(rows.keeps_state for rows in sources.values()),
         )
+        if distinct:
+            self.steps.append(distinct_step(select, self._state.name(), window=bool(window) and top))
+        self.changed |= select.sql() != before
+        return found
+
+    def _with_state(self, select: exp.Select, sources: Mapping[str, Relation]) -> Relation | None:
+        """Make a query that takes back rows read a step with state; None if it needs none."""
+        if not any(rows.stream for rows in sources.values()) or groups_by_window(select, sources):
+            return None
+        if any(map(is_of_database, sources.values())):
+            return None
+        if not self._state.always:
+            if self._state.allowed and needs_state(select, sources):
+                raise NeedsStateError
+            return None
+        if any(rows.changes for rows in sources.values()) and is_aggregation(select):
+            self._fail(
+                select, f"an aggregation of a stream cannot read windows of PROCTIME(): {_WITHOUT_WINDOW}"
+            )
+        if select.args.get("distinct") and any(rows.changelog for rows in sources.values()):
+            group_by_all(select)
+        if is_aggregation(select):
+            self.steps.append(group_step(select, sources, self._state.name(), self._query))
+            return Relation(stream=True, changelog=True, keeps_state=True)
+        return None
+
+    def _distinct_union(self, union: exp.SetOperation, sides: Sequence[Relation]) -> Relation:
+        """Make a UNION without ALL read its rows once each."""
+        if any(side.changes for side in sides):
+            if not self._state.always:
+                raise NeedsStateError
+            refuse_changelog(union, "UNION", self._query)
+        union.set("distinct", False)
+        read = exp.Select()
+        self.steps.append(distinct_step(union, self._state.name(), into=read))
+        self.changed = True
+        if union is self.tree:
+            self.tree = read
+        else:
+            union.replace(read)
+        return Relation(stream=True, keeps_state=True)
 
     def _subqueries(self, select: exp.Select, known: Mapping[str, Relation]) -> None:
         """Translate the queries in conditions and items."""
@@ -253,7 +244,7 @@ class _Translator:
             else ""
         )
         if changing and what and not (by_window and of_processing_time(sources)):
-            self.fail(
+            self._fail(
                 select,
                 f"{what} of a stream cannot read an aggregation or a Top-N without a window: "
                 f"{_WITHOUT_WINDOW}. Use a window, or SET 'execution.runtime-mode' = 'batch'",
@@ -284,7 +275,7 @@ class _Translator:
                 self.changed |= without_default_database(node)
                 rows = known.get(node.name.lower(), Relation()) if not node.db else Relation()
                 if rows.write_only:
-                    self.fail(node, f"{node.name} has the connector {rows.write_only!r}, which only writes")
+                    self._fail(node, f"{node.name} has the connector {rows.write_only!r}, which only writes")
                 if rows.ranked is not None:
                     inner = rows.ranked.copy()
                     subquery = inner.subquery(node.alias_or_name)
@@ -308,7 +299,7 @@ class _Translator:
         self, select: exp.Select, table: exp.Table, rows: Relation, known: Mapping[str, Relation]
     ) -> None:
         if rows.stream:
-            self.fail(
+            self._fail(
                 table,
                 f"FOR SYSTEM_TIME AS OF reads a table of Spark's, such as files or JDBC, not the stream "
                 f"{table.name}: join the streams over an interval of time",
@@ -347,8 +338,28 @@ class _Translator:
         self.changed = True
         inner = cast("exp.Select", node.this)
         name = rank.alias
+        if self._state.always:
+            saved = list(self.steps)
+            sources = self._sources(inner.copy(), known)
+            self.steps = saved
+            if not any(rows.window or is_of_database(rows) for rows in sources.values()):
+                return self._rank(outer, inner, rank, known)
+        elif self._state.allowed and rank_limit(outer, name) == 1 and drops_keys(outer, rank):
+            raise NeedsStateError
         top = top_select(outer, inner, rank, self._query)
         rows = self._select(top, known, top=False)
         windowed = bool(rows.window)
         node.set("this", unpacked(top, name, window=windowed))
-        return replace(rows, window={**window_names(inner), "": ""} if windowed else {})
+        window = {**window_names(inner), "": ""} if windowed else {}
+        return replace(rows, window=window, rank=name.lower(), ranks=rank_limit(outer, name) or 0)
+
+    def _rank(
+        self, outer: exp.Select, inner: exp.Select, rank: exp.Alias, known: Mapping[str, Relation]
+    ) -> Relation:
+        """Make a Top-N read its rows from a step with state."""
+        limit = checked_limit(outer, inner, rank, self._query)
+        sources = self._sources(inner, known)
+        shows = shows_rank(outer, rank.alias)
+        name = self._state.name()
+        self.steps.append(rank_step(inner, rank, sources, name, limit=limit, shows_rank=shows))
+        return Relation(stream=True, changelog=True, keeps_state=True)

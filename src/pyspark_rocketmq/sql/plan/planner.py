@@ -17,6 +17,8 @@ from pyspark_rocketmq.sql.dialect import CONNECTORS
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarget
 from pyspark_rocketmq.sql.flink.jdbc import no_rows
 from pyspark_rocketmq.sql.flinksql import JobQueries, Translated, explained
+from pyspark_rocketmq.sql.flinksql.state.steps import Distinct
+from pyspark_rocketmq.sql.plan.state.operators import run_step
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
 from pyspark_rocketmq.sql.plan.upserts import changes_target, require_key_of_updates
 from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
@@ -87,6 +89,8 @@ class Planner:
         Of the tables that queries have read since the list was last emptied.
     last_mode : OutputMode
         That of the last query, as a stream.
+    keeps_state : bool
+        Whether a query has had steps with state that need the RocksDB state store.
     """
 
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
@@ -94,6 +98,7 @@ class Planner:
         self.connectors: dict[str, ConnectorTable] = {}
         self.dead_letters: list[DeadLetters] = []
         self.last_mode = OutputMode.APPEND
+        self.keeps_state = False
         self._spark = spark
         self._settings = Settings()
         self._queries = JobQueries()
@@ -190,7 +195,7 @@ class Planner:
         if view.keeps(view.name.key in self._views.keys() | self._names):
             return
         translated = self._queries.view(view, self._names, self.options)
-        rows = self._rows(view.query, translated.text)
+        rows = self._translated_rows(view.query, translated)
         if view.columns:
             hidden = [name for name in rows.columns if name.startswith("__")]
             given = [name for name in rows.columns if name not in hidden]
@@ -244,10 +249,21 @@ class Planner:
                     self._viewed[key] = self.options.mode, self.options.idle_ms
         translated = self._queries.query(query, self._names, self.options)
         self.last_mode = self._mode_of(translated)
-        rows = self._rows(query, translated.text)
+        rows = self._translated_rows(query, translated)
         if explained(query) is None:
             return rows
         return self._spark.createDataFrame([(plan_text(rows),)], "plan STRING")
+
+    def _translated_rows(self, query: Query, translated: Translated) -> DataFrame:
+        """Return the rows of a translated query, after its steps with state."""
+        for step in translated.steps:
+            self.keeps_state |= not isinstance(step.operation, Distinct)
+            found = run_step(self._rows(query, step.text), step, self.options.state_ttl_ms or None)
+            found.createOrReplaceTempView(step.name)
+        rows = self._rows(query, translated.text)
+        for step in translated.steps if not is_remote() else ():  # a remote plan names them until it runs
+            self._spark.catalog.dropTempView(step.name)
+        return rows
 
     def _mode_of(self, translated: Translated) -> OutputMode:
         changes = OutputMode.UPDATE if translated.rows.changes else OutputMode.APPEND
@@ -323,7 +339,7 @@ class Planner:
         translated = self._queries.query(insert.query, self._names, self.options)
         if translated.rows.changelog:
             target = changes_target(target, insert)
-        rows = target.align(self._rows(insert.query, translated.text), insert)
+        rows = target.align(self._translated_rows(insert.query, translated), insert)
         mode = self._mode_of(translated)
         if rows.isStreaming and mode is not OutputMode.APPEND:
             require_key_of_updates(target, insert)

@@ -41,7 +41,7 @@ def changes_target(target: Target, insert: Insert) -> Target:
             require_key_of_updates(target, insert)
             return target
     return insert.target.position.fail(
-        f"{insert.target.text} only appends rows, and those of a changelog are updated and deleted: use a "
+        f"{insert.target.text} only appends rows, and those of the query are updated and deleted: use a "
         "topic or a table of connector 'jdbc' with PRIMARY KEY (…) NOT ENFORCED, or SET "
         "'execution.runtime-mode' = 'batch' to write the rows that remain"
     )

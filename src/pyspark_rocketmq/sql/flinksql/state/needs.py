@@ -1,0 +1,165 @@
+"""Which queries take back rows, so that they need steps with state."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlglot import exp
+
+from pyspark_rocketmq.sql.flinksql.expressions import called
+from pyspark_rocketmq.sql.flinksql.relations import Relation
+from pyspark_rocketmq.sql.flinksql.selects import (
+    by_spark_window,
+    is_aggregation,
+    keys_of_all_rows,
+    window_part,
+)
+
+__all__ = [
+    "NeedsStateError",
+    "StateRules",
+    "drops_keys",
+    "groups_by_window",
+    "needs_state",
+    "shown_rank",
+    "shows_rank",
+]
+
+
+class NeedsStateError(Exception):
+    """A query takes back rows: it is translated again, with steps that keep state."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRules:
+    """When a query has steps that keep state.
+
+    Parameters
+    ----------
+    allowed : bool
+        Not if the job sets the output mode.
+    always : bool
+        Also where Spark's own aggregations suffice, which have no time to live.
+    numbers : iterator of int
+        For the names of steps.
+    """
+
+    allowed: bool = True
+    always: bool = False
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def name(self) -> str:
+        """Return the name of the next step."""
+        return f"__state{next(self.numbers)}"
+
+
+_WINDOWS: Final = frozenset({"TUMBLE", "HOP", "SESSION"})
+
+
+def groups_by_window(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
+    """Whether the rows of a query's groups are final when their window ends."""
+    group = select.args.get("group")
+    if group is None:
+        return False
+    keys = keys_of_all_rows(group)
+    return by_spark_window(select, sources) or any(
+        called(key) in _WINDOWS or window_part(key, sources) for key in keys
+    )
+
+
+def needs_state(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
+    """Whether a query of a stream takes back rows that Spark's own operators cannot."""
+    if any(map(is_of_database, sources.values())):
+        return False
+    changing = {name: rows for name, rows in sources.items() if rows.changes and not rows.window}
+    if is_aggregation(select) or select.args.get("distinct"):
+        having = select.args.get("having")
+        return (
+            bool(changing)
+            or any(rows.keeps_state for rows in sources.values() if rows.stream)
+            or (having is not None and not _is_monotone(having.this))
+        )
+    if any(rows.ranks > 1 for rows in changing.values()) and not shown_rank(select, sources):
+        return True
+    where = select.args.get("where")
+    ranks = {rows.rank for rows in changing.values() if rows.rank}
+    return bool(changing) and where is not None and not _is_of_ranks(where.this, ranks)
+
+
+def is_of_database(rows: Relation) -> bool:
+    """Whether rows are the changes of a database, whose updates may lack the old row."""
+    return rows.changelog and not rows.keeps_state
+
+
+def drops_keys(outer: exp.Select, rank: exp.Alias) -> bool:
+    """Whether a query of the first row of each key returns neither the keys nor the rank."""
+    window = rank.this
+    keys = window.args.get("partition_by") or [] if isinstance(window, exp.Window) else []
+    return not shows_rank(outer, rank.alias) and not _returns(outer, keys)
+
+
+def _returns(select: exp.Select, keys: Iterable[exp.Expression]) -> bool:
+    """Whether a query returns all keys, by which its rows replace each other."""
+    items = [item.unalias() for item in select.expressions]
+    if any(item.is_star for item in select.expressions):
+        return True
+    names = {item.name.lower() for item in items if isinstance(item, exp.Column)}
+    texts = {item.sql() for item in items}
+    return all(
+        key.name.lower() in names if isinstance(key, exp.Column) else key.sql() in texts or key.is_int
+        for key in keys
+    )
+
+
+def _is_of_ranks(condition: exp.Expr, ranks: Collection[str]) -> bool:
+    """Whether a condition only compares ranks with numbers."""
+    for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+        if not isinstance(part, exp.LTE | exp.LT | exp.EQ | exp.GTE | exp.GT):
+            return False
+        sides = {type(part.this), type(part.expression)}
+        column = part.this if isinstance(part.this, exp.Column) else part.expression
+        if sides != {exp.Column, exp.Literal} or column.name.lower() not in ranks:
+            return False
+    return True
+
+
+_GROWING: Final = frozenset({"COUNT", "MAX"})
+
+
+def _is_monotone(condition: exp.Expr) -> bool:
+    """Whether a group that meets a condition of its results will always do, if no row is taken back."""
+    if isinstance(condition, exp.And):
+        return all(_is_monotone(each) for each in condition.flatten())
+    match condition:
+        case exp.GT() | exp.GTE():
+            call, bound = condition.this, condition.expression
+        case exp.LT() | exp.LTE():
+            call, bound = condition.expression, condition.this
+        case exp.Paren():
+            return _is_monotone(condition.this)
+        case _:
+            return False
+    return called(call) in _GROWING and isinstance(bound, exp.Literal)
+
+
+def shows_rank(select: exp.Select, rank: str) -> bool:
+    """Whether a query returns the ranks of the rows that it reads."""
+    return any(
+        item.is_star or any(column.name.lower() == rank.lower() for column in item.find_all(exp.Column))
+        for item in select.expressions
+    )
+
+
+def shown_rank(select: exp.Select, sources: Mapping[str, Relation]) -> str:
+    """Return the column of the result that is a rank; empty without one."""
+    for rows in sources.values():
+        for item in select.expressions if rows.rank else []:
+            if item.is_star:
+                return rows.rank
+            value = item.unalias()
+            if isinstance(value, exp.Column) and value.name.lower() == rows.rank:
+                return str(item.alias_or_name.lower())
+    return ""

@@ -1,0 +1,134 @@
+"""The steps of a query that keep state, which Spark's SQL has no words for: plain values.
+
+A step reads the rows of a text, and its result is a view that the next step, or the query, reads. Steps that
+take back rows give each row its kind of change in the column `CHANGE`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+__all__ = [
+    "ARGUMENT",
+    "KEY",
+    "ORDER",
+    "RESULT",
+    "ROW",
+    "Aggregate",
+    "Distinct",
+    "Fold",
+    "Grouping",
+    "Ranking",
+    "Step",
+]
+
+KEY: Final = "__k"
+"""How the names of a step's keys begin; a number follows."""
+
+ARGUMENT: Final = "__a"
+"""How the names of the arguments of aggregates begin."""
+
+RESULT: Final = "__r"
+"""How the names of the results of aggregates begin."""
+
+ORDER: Final = "__o"
+"""How the names of what rows are ranked by begin."""
+
+ROW: Final = "__row"
+"""The rows that are ranked, as a struct."""
+
+
+class Fold(StrEnum):
+    """An aggregate function that can take back a value."""
+
+    ANY_VALUE = "ANY_VALUE"
+    AVG = "AVG"
+    COUNT = "COUNT"
+    MAX = "MAX"
+    MIN = "MIN"
+    SUM = "SUM"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate of a group.
+
+    Parameters
+    ----------
+    fold : Fold
+        `ANY_VALUE` is always NULL: only its type is used.
+    argument : bool
+        Whether it has one, of its number. Without it is ``COUNT(*)``.
+    distinct : bool
+    """
+
+    fold: Fold
+    argument: bool = True
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """One row for each group, with its aggregates.
+
+    Parameters
+    ----------
+    keys : int
+        How many. A query without keys always has a row.
+    aggregates : tuple of Aggregate
+    """
+
+    keys: int
+    aggregates: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The first rows of each key.
+
+    Parameters
+    ----------
+    keys : int
+    order : tuple of (bool, bool)
+        For each value: whether it descends, and whether NULL comes first.
+    limit : int
+        How many rows of a key.
+    rank : str
+        The column with a row's rank.
+    shows_rank : bool
+        Whether a row changes if only its rank does.
+    """
+
+    keys: int
+    order: tuple[tuple[bool, bool], ...]
+    limit: int
+    rank: str
+    shows_rank: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each row once. No row is taken back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step with state.
+
+    Parameters
+    ----------
+    name : str
+        Of the view with its result.
+    text : str
+        Spark's text of the query that it reads.
+    operation : Grouping, Ranking or Distinct
+    changes : bool
+        Whether it reads rows with `CHANGE`.
+    """
+
+    name: str
+    text: str
+    operation: Grouping | Ranking | Distinct
+    changes: bool = False

@@ -1,0 +1,1 @@
+"""Windows: as tables, as groups, and as the hidden column of rows."""

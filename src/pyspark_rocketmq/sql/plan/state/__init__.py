@@ -1,0 +1,1 @@
+"""Steps with state: what a key keeps, and its operators in Spark."""

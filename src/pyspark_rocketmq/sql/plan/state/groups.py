@@ -1,0 +1,113 @@
+"""The state of one group: aggregates that can take back values. No I/O, and no Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark_rocketmq.sql.flinksql.state.steps import Aggregate, Fold, Grouping
+
+__all__ = ["Group"]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What an aggregate keeps.
+
+    Parameters
+    ----------
+    count : int
+        Of values that are not NULL; of rows without an argument.
+    total : number, optional
+        Their sum.
+    values : Counter
+        The values, where they are needed to find the next one or the distinct ones.
+    best : optional
+        The smallest or largest value, if no value is ever taken back.
+    """
+
+    count: int = 0
+    total: Any = None
+    values: Counter[Any] = field(default_factory=Counter)
+    best: Any = None
+
+
+class Group:
+    """The aggregates of a group.
+
+    Parameters
+    ----------
+    grouping : Grouping
+    changes : bool
+        Whether rows are taken back.
+    """
+
+    def __init__(self, grouping: Grouping, *, changes: bool) -> None:
+        self.rows = 0
+        self.kept = [_Kept() for _ in grouping.aggregates]
+        self._grouping = grouping
+        self._changes = changes
+
+    def add(self, sign: int, values: Sequence[Any]) -> None:
+        """Add a row, or take it back if ``sign`` is -1."""
+        self.rows += sign
+        for aggregate, kept, value in zip(self._grouping.aggregates, self.kept, values, strict=True):
+            if value is not None or not aggregate.argument:
+                _add(aggregate, kept, sign, value, changes=self._changes)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no row, and so no result."""
+        return self.rows <= 0 and self._grouping.keys > 0
+
+    def results(self) -> tuple[Any, ...]:
+        """Return the results, in the order of the aggregates."""
+        pairs = zip(self._grouping.aggregates, self.kept, strict=True)
+        return tuple(_result(aggregate, kept, changes=self._changes) for aggregate, kept in pairs)
+
+    def pack(self) -> tuple[Any, ...]:
+        """Return the state as plain values."""
+        return self.rows, *((kept.count, kept.total, dict(kept.values), kept.best) for kept in self.kept)
+
+    def unpack(self, packed: tuple[Any, ...]) -> None:
+        """Restore a state."""
+        self.rows, *kept = packed
+        self.kept = [_Kept(count, total, Counter(values), best) for count, total, values, best in kept]
+
+
+_OF_VALUES: Final = frozenset({Fold.MIN, Fold.MAX})
+
+
+def _add(aggregate: Aggregate, kept: _Kept, sign: int, value: Any, *, changes: bool) -> None:
+    if aggregate.fold is Fold.ANY_VALUE:
+        return
+    if aggregate.fold in _OF_VALUES and not changes:
+        better = max if aggregate.fold is Fold.MAX else min
+        kept.best = value if kept.best is None else better(kept.best, value)
+        return
+    if aggregate.distinct or aggregate.fold in _OF_VALUES:
+        before = kept.values[value]
+        kept.values[value] += sign
+        if not kept.values[value]:
+            del kept.values[value]
+        sign = (before + sign > 0) - (before > 0)  # whether it is another distinct value
+        if not sign:
+            return
+    kept.count += sign
+    if aggregate.fold in {Fold.SUM, Fold.AVG}:
+        kept.total = sign * value if kept.total is None else kept.total + sign * value
+
+
+def _result(aggregate: Aggregate, kept: _Kept, *, changes: bool) -> Any:
+    if aggregate.fold is Fold.COUNT:
+        return kept.count
+    if aggregate.fold in _OF_VALUES:
+        if not changes:
+            return kept.best
+        there = [value for value, count in kept.values.items() if count > 0]
+        return (max if aggregate.fold is Fold.MAX else min)(there, default=None)
+    if aggregate.fold is Fold.ANY_VALUE or not kept.count:
+        return None
+    return kept.total if aggregate.fold is Fold.SUM else kept.total / kept.count

@@ -1,0 +1,93 @@
+"""The state of one key of a Top-N: its rows in their order. No I/O, and no Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from pyspark_rocketmq.sql.flinksql.state.steps import Ranking
+
+__all__ = ["Line", "Ranked", "differences"]
+
+Line: TypeAlias = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""What a row is ranked by, and the row."""
+
+
+class Ranked:
+    """The rows of a key. If no row is taken back, only the first ones are kept.
+
+    Parameters
+    ----------
+    ranking : Ranking
+    changes : bool
+        Whether rows are taken back.
+    """
+
+    def __init__(self, ranking: Ranking, *, changes: bool) -> None:
+        self.lines: list[Line] = []
+        self._ranking = ranking
+        self._changes = changes
+
+    def change(self, added: Sequence[Line], removed: Sequence[Line]) -> None:
+        """Add rows, and take rows back. Of equal ranks, earlier rows come first."""
+        if removed:
+            gone = Counter(map(repr, removed))
+            gone.subtract(Counter(map(repr, added)))  # a row that came and went in this batch
+            came = Counter({key: -count for key, count in gone.items() if count < 0})
+            kept = []
+            for line in self.lines:
+                key = repr(line)
+                if gone[key] > 0:
+                    gone[key] -= 1
+                else:
+                    kept.append(line)
+            self.lines = kept
+            new = []
+            for line in added:
+                key = repr(line)
+                if came[key] > 0:
+                    came[key] -= 1
+                    new.append(line)
+            added = new
+        self.lines += added
+        for at, (down, nulls_first) in reversed(list(enumerate(self._ranking.order))):
+            self.lines.sort(key=lambda line: _place(line[0][at], down, nulls_first), reverse=down)
+        if not self._changes:
+            del self.lines[self._ranking.limit :]
+
+    def first(self) -> list[tuple[Any, ...]]:
+        """Return the first rows."""
+        return [row for _, row in self.lines[: self._ranking.limit]]
+
+
+def _place(value: Any, down: bool, nulls_first: bool) -> tuple[bool, Any]:
+    """Return what a value is sorted by; the order is reversed if it descends."""
+    if value is None:
+        return (down is nulls_first, 0)
+    return (down is not nulls_first, value)
+
+
+def differences(
+    ranking: Ranking, before: Sequence[tuple[Any, ...]], after: Sequence[tuple[Any, ...]]
+) -> Iterator[tuple[str, tuple[Any, ...], int]]:
+    """Yield the changes from the first rows to others: their kind, the row and its rank from 1."""
+    if ranking.shows_rank:
+        for rank in range(max(len(before), len(after))):
+            old = before[rank] if rank < len(before) else None
+            new = after[rank] if rank < len(after) else None
+            if repr(old) == repr(new):
+                continue
+            if old is not None:
+                yield "-D" if new is None else "-U", old, rank + 1
+            if new is not None:
+                yield "+I" if old is None else "+U", new, rank + 1
+        return
+    gone = Counter(map(repr, before))
+    gone.subtract(Counter(map(repr, after)))
+    came = Counter({key: -count for key, count in gone.items() if count < 0})
+    for kind, rows, counts in (("-D", before, gone), ("+I", after, came)):
+        for rank, row in enumerate(rows, 1):
+            if counts[repr(row)] > 0:
+                counts[repr(row)] -= 1
+                yield kind, row, rank

@@ -1,0 +1,157 @@
+"""What a key of a query with state keeps: the same results as a calculation over all rows that remain."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rocketmq.sql.flinksql.state.steps import Aggregate, Fold, Grouping, Ranking
+from pyspark_rocketmq.sql.plan.state.groups import Group
+from pyspark_rocketmq.sql.plan.state.rankings import Line, Ranked, differences
+
+VALUES = st.none() | st.integers(-3, 3)
+AGGREGATES = tuple(
+    Aggregate(fold, argument=argument, distinct=distinct)
+    for fold, argument, distinct in (
+        (Fold.COUNT, False, False),
+        (Fold.COUNT, True, False),
+        (Fold.COUNT, True, True),
+        (Fold.SUM, True, False),
+        (Fold.SUM, True, True),
+        (Fold.AVG, True, False),
+        (Fold.MIN, True, False),
+        (Fold.MAX, True, False),
+        (Fold.ANY_VALUE, True, False),
+    )
+)
+GROUPING = Grouping(1, AGGREGATES)
+
+
+def over_all(rows: list[int | None]) -> tuple[object, ...]:
+    values = [value for value in rows if value is not None]
+    return (
+        len(rows),
+        len(values),
+        len(set(values)),
+        sum(values) if values else None,
+        sum(set(values)) if values else None,
+        sum(values) / len(values) if values else None,
+        min(values, default=None),
+        max(values, default=None),
+        None,
+    )
+
+
+@given(st.lists(st.tuples(st.booleans(), VALUES)))
+def test_a_group_has_the_results_of_the_rows_that_remain(changes: list[tuple[bool, int | None]]) -> None:
+    rows: list[int | None] = []
+    group = Group(GROUPING, changes=True)
+    for added, value in changes:
+        if not added and value not in rows:
+            continue
+        (rows.append if added else rows.remove)(value)
+        restored = Group(GROUPING, changes=True)
+        restored.unpack(group.pack())
+        group = restored
+        group.add(1 if added else -1, [None, *[value] * (len(AGGREGATES) - 1)])
+        assert group.results() == over_all(rows)
+        assert group.is_empty == (not rows)
+
+
+@given(st.lists(VALUES))
+def test_a_group_of_which_no_row_is_taken_back_keeps_no_values(rows: list[int | None]) -> None:
+    plain = tuple(each for each in AGGREGATES if not each.distinct)
+    group = Group(Grouping(1, plain), changes=False)
+    for value in rows:
+        group.add(1, [None, *[value] * (len(plain) - 1)])
+    wanted = over_all(rows)
+    assert group.results() == tuple(
+        result for result, each in zip(wanted, AGGREGATES, strict=True) if not each.distinct
+    )
+    assert not any(kept.values for kept in group.kept)
+
+
+def test_a_query_without_keys_keeps_its_row() -> None:
+    group = Group(Grouping(0, (Aggregate(Fold.COUNT, argument=False),)), changes=True)
+    group.add(1, [None])
+    group.add(-1, [None])
+    assert (group.is_empty, group.results()) == (False, (0,))
+
+
+def test_decimals_are_added_exactly() -> None:
+    group = Group(Grouping(1, (Aggregate(Fold.SUM),)), changes=True)
+    for value in ("0.1", "0.2", "-0.3"):
+        group.add(1, [Decimal(value)])
+    assert group.results() == (Decimal("0.0"),)
+
+
+ORDERS = st.sampled_from([(down, nulls) for down in (False, True) for nulls in (False, True)])
+
+
+@given(
+    st.tuples(ORDERS, ORDERS),
+    st.integers(1, 3),
+    st.booleans(),
+    st.lists(st.lists(st.tuples(st.booleans(), VALUES, VALUES), max_size=6), max_size=6),
+)
+def test_the_changes_of_first_rows_lead_to_those_of_the_rows_that_remain(
+    order: tuple[tuple[bool, bool], tuple[bool, bool]],
+    limit: int,
+    shows_rank: bool,
+    batches: list[list[tuple[bool, int | None, int | None]]],
+) -> None:
+    ranking = Ranking(1, order, limit, "n", shows_rank)
+    ranked = Ranked(ranking, changes=True)
+    remain: list[tuple[int | None, int | None]] = []
+    result: list[tuple[tuple[object, ...], int]] = []
+    for batch in batches:
+        added: list[Line] = []
+        removed: list[Line] = []
+        for is_added, *pair in batch:
+            row = (pair[0], pair[1])
+            if not is_added and row not in remain:
+                continue
+            (remain.append if is_added else remain.remove)(row)
+            (added if is_added else removed).append((row, row))
+        before = ranked.first()
+        ranked.change(added, removed)
+        for kind, row, rank in differences(ranking, before, ranked.first()):
+            if kind in {"-D", "-U"}:
+                kept = (row, rank) if shows_rank else next(each for each in result if each[0] == row)
+                result.remove(kept)
+            else:
+                result.append((row, rank))
+        wanted = in_order(remain, order)[:limit]
+        assert sorted(map(repr, (row for row, _ in result))) == sorted(map(repr, wanted))
+        if shows_rank:
+            assert [row for row, _ in sorted(result, key=lambda each: each[1])] == wanted
+
+
+def in_order(
+    rows: list[tuple[int | None, int | None]], order: tuple[tuple[bool, bool], ...]
+) -> list[tuple[int | None, int | None]]:
+    """Sort by keys that put NULL at a number beyond all others."""
+
+    def key(row: tuple[int | None, int | None]) -> tuple[float, ...]:
+        places = []
+        for value, (down, nulls_first) in zip(row, order, strict=True):
+            number = float("-inf") if value is None and nulls_first else float("inf")
+            places.append(number if value is None else float(-value if down else value))
+        return tuple(places)
+
+    return sorted(rows, key=key)
+
+
+@given(st.integers(1, 3), st.lists(VALUES))
+def test_only_the_first_rows_are_kept_if_none_is_taken_back(limit: int, values: list[int | None]) -> None:
+    ranked = Ranked(Ranking(1, ((False, True),), limit, "n", False), changes=False)
+    for value in values:
+        ranked.change([((value,), (value,))], [])
+    assert len(ranked.lines) == min(limit, len(values))
+    assert ranked.first() == in_order_of_one(values)[:limit]
+
+
+def in_order_of_one(values: list[int | None]) -> list[tuple[int | None]]:
+    return [(value,) for value in sorted(values, key=lambda each: (each is not None, each or 0))]

@@ -1,0 +1,176 @@
+"""Rows that are taken back: after each run of a job, its results are those of a batch over all rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+
+from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.sql import execute
+
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
+BIDS = [
+    [(1, "a", 5, "1.50"), (2, "a", 3, "2.25"), (3, "b", 9, "0.10"), (1, "a", 7, "1.00")],
+    [(4, "b", 9, "3.00"), (2, "a", 8, "0.75"), (5, "c", 1, None), (1, "a", 2, "9.99")],
+    [(3, "b", 11, "1.11"), (5, "c", 4, "4.00"), (6, "a", 20, "0.01"), (7, "a", 30, None)],
+]
+"""Of each run: id, category, price and fee."""
+
+AUCTIONS = [[(1, "x"), (2, "y")], [(3, "x")], [(5, "y"), (6, "x"), (6, "x")]]
+
+QUERIES = {
+    "r_average_of_maxima": (
+        "category STRING, price BIGINT, PRIMARY KEY (category) NOT ENFORCED",
+        """SELECT category, AVG(best) FROM (
+          SELECT b.id, b.category, MAX(b.price) AS best FROM bids AS b JOIN auctions AS a ON a.auction = b.id
+          GROUP BY b.id, b.category) AS maxima
+        GROUP BY category""",
+    ),
+    "r_of_a_view": (
+        "n BIGINT, ids BIGINT, sum_of_best BIGINT, PRIMARY KEY (n) NOT ENFORCED",
+        "SELECT n, COUNT(*), SUM(best) FROM per_id GROUP BY n",
+    ),
+    "r_having": (
+        "category STRING, n BIGINT, PRIMARY KEY (category) NOT ENFORCED",
+        "SELECT category, COUNT(*) FROM bids GROUP BY category HAVING COUNT(*) < 4",
+    ),
+    "r_top_without_rank": (
+        "id BIGINT, price BIGINT, PRIMARY KEY (id) NOT ENFORCED",
+        """SELECT id, price FROM (
+          SELECT *, ROW_NUMBER() OVER (ORDER BY price DESC, id) AS place
+          FROM (SELECT id, MAX(price) AS price FROM bids GROUP BY id) AS best) AS ranked
+        WHERE place <= 3""",
+    ),
+    "r_top_of_rows": (
+        "price BIGINT, id BIGINT, PRIMARY KEY (id, price) NOT ENFORCED",
+        """SELECT price, id FROM (
+          SELECT id, price, ROW_NUMBER() OVER (PARTITION BY category ORDER BY price DESC, id) AS place
+          FROM bids) AS ranked
+        WHERE place <= 2""",
+    ),
+    "r_of_distinct_rows": (
+        "category STRING, ids BIGINT, PRIMARY KEY (category) NOT ENFORCED",
+        "SELECT category, COUNT(*) FROM (SELECT DISTINCT category, id FROM bids) AS pairs GROUP BY category",
+    ),
+    "r_distinct": (
+        "id BIGINT, category STRING, PRIMARY KEY (id, category) NOT ENFORCED",
+        "SELECT DISTINCT id, category FROM bids",
+    ),
+    "r_union_of_ids": (
+        "id BIGINT, PRIMARY KEY (id) NOT ENFORCED",
+        "SELECT id FROM bids WHERE price > 4 UNION SELECT auction FROM auctions",
+    ),
+    "r_whole_table": (
+        """one INT, fees DECIMAL(20, 2), average DECIMAL(10, 6), least BIGINT, most BIGINT, ids BIGINT,
+        PRIMARY KEY (one) NOT ENFORCED""",
+        "SELECT 1, SUM(fees), AVG(fees), MIN(n), MAX(n), COUNT(DISTINCT n) FROM per_id",
+    ),
+}
+VIEW = (
+    "CREATE VIEW per_id AS SELECT id, COUNT(*) AS n, MAX(price) AS best, SUM(fee) AS fees FROM bids "
+    "GROUP BY id;\n"
+)
+
+
+class Store:
+    """A SQLite database as the target, and files as the source."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.engine = sa.create_engine(f"sqlite:///{folder / 'results.db'}", poolclass=sa.NullPool)
+        for name in ("bids", "auctions"):
+            (folder / name).mkdir()
+
+    def add(self, run: int) -> None:
+        """Add the files of a run."""
+        names = {"bids": ("id", "category", "price", "fee"), "auctions": ("auction", "kind")}
+        for table, rows in (("bids", BIDS[run]), ("auctions", AUCTIONS[run])):
+            bodies = [json.dumps(dict(zip(names[table], row, strict=True))) for row in rows]
+            (self.folder / table / f"{run}.json").write_text("\n".join(bodies), encoding="utf-8")
+
+    def tables(self) -> str:
+        files = "WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{}')"
+        return (
+            f"CREATE TABLE bids (id BIGINT, category STRING, price BIGINT, fee DECIMAL(10, 2)) "
+            f"{files.format(self.folder / 'bids')};\n"
+            f"CREATE TABLE auctions (auction BIGINT, kind STRING) {files.format(self.folder / 'auctions')};\n"
+            f"{VIEW}"
+        )
+
+    def target(self, name: str, columns: str) -> str:
+        url = f"jdbc:sqlite:{self.folder / 'results.db'}"
+        with self.engine.begin() as connection:
+            plain = columns.replace("NOT ENFORCED", "").replace("STRING", "TEXT")
+            connection.execute(sa.text(f"CREATE TABLE IF NOT EXISTS {name} ({plain})"))
+        options = f"'connector' = 'jdbc', 'url' = '{url}', 'table-name' = '{name}'"
+        return f"CREATE TABLE {name} ({columns}) WITH ({options});\n"
+
+    def rows(self, name: str) -> list[tuple[str, ...]]:
+        with self.engine.connect() as connection:
+            return as_texts(connection.execute(sa.text(f"SELECT * FROM {name}")).all())
+
+
+def as_texts(rows: Sequence[Sequence[object]]) -> list[tuple[str, ...]]:
+    def text(value: object) -> str:
+        number = str(value)
+        return number.rstrip("0").rstrip(".") if "." in number else number
+
+    return sorted(tuple(map(text, row)) for row in rows)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def check(spark: SparkSession, store: Store, queries: dict[str, tuple[str, str]], runs: int) -> None:
+    targets = "".join(store.target(name, columns) for name, (columns, _) in queries.items())
+    inserts = "".join(f"INSERT INTO {name} {query};\n" for name, (_, query) in queries.items())
+    job = store.tables() + targets + inserts
+    selects = "".join(f"{query};\n" for _, query in queries.values())
+    batch = "SET 'runtimeMode' = 'batch';\n" + store.tables() + selects
+    for run in range(runs):
+        store.add(run)
+        with execute(
+            spark,
+            job,
+            checkpoint_location=str(store.folder / "checkpoints"),
+            settings={"trigger": "availableNow"},
+        ) as running:
+            assert running.await_termination(600)
+        with execute(spark, batch) as all_rows:
+            results = zip(queries, all_rows.results, strict=True)
+            wanted = {name: as_texts(rows.collect()) for name, rows in results}
+        found = {name: store.rows(name) for name in queries}
+        assert found == wanted, f"after run {run}"
+    assert not [table.name for table in spark.catalog.listTables() if table.name.startswith("__state")]
+
+
+def test_an_average_of_maxima_and_a_top_without_rank(spark: SparkSession, store: Store) -> None:
+    names = ("r_average_of_maxima", "r_top_without_rank")
+    check(spark, store, {name: QUERIES[name] for name in names}, runs=2)
+
+
+@pytest.mark.needs("programs")
+def test_results_whose_rows_are_taken_back_are_those_of_a_batch(spark: SparkSession, store: Store) -> None:
+    check(spark, store, QUERIES, runs=len(BIDS))
+
+
+def test_a_target_that_only_appends_or_has_no_key_is_refused(spark: SparkSession, store: Store) -> None:
+    topic = "'connector' = 'rocketmq', 'topic' = 't', 'nameServer' = '127.0.0.1:1'"
+    files = f"'connector' = 'filesystem', 'format' = 'json', 'path' = '{store.folder / 'out'}'"
+    (store.folder / "bids" / "0.json").write_text("{}")
+    for options, error in (
+        (topic, "the rows for t are updated and deleted: declare its PRIMARY KEY"),
+        (files, "t only appends rows, and those of the query are updated and deleted"),
+    ):
+        job = f"CREATE TABLE t (n BIGINT, c BIGINT) WITH ({options}); INSERT INTO t {{}}"
+        query = QUERIES["r_of_a_view"][1].replace(", SUM(best)", "")
+        with pytest.raises(SqlError, match=error):
+            execute(spark, store.tables() + job.format(query), checkpoint_location=str(store.folder / "c"))

@@ -1,0 +1,210 @@
+"""Queries that take back rows: which need steps with state, and what each step reads and computes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pyspark_rocketmq.errors import OptionError, SqlError
+from pyspark_rocketmq.options import JobOptions, parse_options
+from pyspark_rocketmq.sql.flinksql import JobQueries, Relation, Translated, translate
+from pyspark_rocketmq.sql.flinksql.state.needs import StateRules
+from pyspark_rocketmq.sql.flinksql.state.steps import Aggregate, Distinct, Fold, Grouping, Ranking
+from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.settings import trigger_of_ttl
+from pyspark_rocketmq.sql.statements import CreateTable, CreateView, Insert, Position, Query
+
+STREAM = Relation(stream=True)
+KNOWN = {"bid": STREAM, "auction": STREAM, "names": Relation()}
+PER_ID = "SELECT id, COUNT(*) AS n FROM bid GROUP BY id"
+RANKED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY p DESC, ts) AS rn FROM bid"
+WINDOWS = (
+    "SELECT window_start, window_end, id, COUNT(*) AS n FROM "
+    "TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, id"
+)
+COUNT = Aggregate(Fold.COUNT, argument=False)
+
+
+def made(text: str, *, allowed: bool = True, always: bool = False) -> Translated:
+    query = Query(text, frozenset(re.findall(r"\w+", text.lower())), Position(1, 1))
+    return translate(query, KNOWN, state=StateRules(allowed=allowed, always=always))
+
+
+def test_an_aggregation_over_an_aggregation_has_a_step_for_each():
+    found = made(f"SELECT n, MAX(id) AS most FROM ({PER_ID}) AS c WHERE n > 1 GROUP BY n HAVING MAX(id) > 3")
+    inner, outer = found.steps
+    assert inner.text == "SELECT id AS __k0 FROM bid"
+    assert (inner.operation, inner.changes) == (Grouping(1, (COUNT,)), False)
+    assert outer.text == (
+        "SELECT n AS __k0, id AS __a0, c.__change AS `__change` FROM "
+        f"(SELECT __k0 AS `id`, __r0 AS n, __change FROM {inner.name}) AS c WHERE n > 1"
+    )
+    assert (outer.operation, outer.changes) == (Grouping(1, (Aggregate(Fold.MAX),)), True)
+    assert found.text == f"SELECT __k0 AS `n`, __r0 AS most, __change FROM {outer.name} WHERE (__r0 > 3)"
+    assert (found.rows.changelog, found.rows.changes, found.rows.stream) == (True, False, True)
+
+
+def test_an_aggregate_is_computed_once_with_its_filter_and_distinct():
+    found = made(
+        "SELECT SUM(n) / COUNT(n), SUM(n), COUNT(DISTINCT n), COUNT(*) FILTER (WHERE n > 1) "
+        f"FROM ({PER_ID}) AS c"
+    )
+    *_, step = found.steps
+    assert step.operation == Grouping(
+        0,
+        (
+            Aggregate(Fold.SUM),
+            Aggregate(Fold.COUNT),
+            Aggregate(Fold.COUNT, distinct=True),
+            Aggregate(Fold.COUNT),
+        ),
+    )
+    assert "CASE WHEN n > 1 THEN 1 END AS __a3" in step.text
+
+
+@pytest.mark.parametrize(
+    ("query", "operations"),
+    [
+        ("SELECT DISTINCT id, p FROM bid", [Distinct()]),
+        ("SELECT id FROM bid UNION SELECT id FROM auction", [Distinct()]),
+        ("SELECT id, COUNT(*) FROM (SELECT DISTINCT id, p FROM bid) GROUP BY id", [Distinct(), Grouping]),
+        (f"SELECT DISTINCT n FROM ({PER_ID})", [Grouping, Grouping(1, ())]),
+        (f"SELECT MAX(n) FROM ({WINDOWS})", [Grouping(0, (Aggregate(Fold.MAX),))]),
+        (f"SELECT id, n FROM ({PER_ID}) AS c WHERE n < 3", [Grouping]),
+        (f"{PER_ID} HAVING COUNT(*) < 3", [Grouping]),
+        (f"{PER_ID} HAVING MAX(p) > 2 AND COUNT(*) BETWEEN 1 AND 2", [Grouping]),
+        (f"WITH c AS ({PER_ID}) SELECT n, COUNT(*) FROM c GROUP BY n", [Grouping, Grouping]),
+        (f"SELECT id, p FROM ({RANKED}) WHERE rn <= 3", [Ranking]),
+        (f"SELECT id, p FROM (SELECT * FROM ({RANKED}) WHERE rn <= 3) AS t", [Ranking]),
+        (f"SELECT id, p FROM ({RANKED}) WHERE rn = 1", [Ranking]),
+        (f"SELECT k, rn FROM ({RANKED}) WHERE rn <= 3 AND p > 0", [Ranking]),
+    ],
+)
+def test_queries_that_need_state(query, operations):
+    found = made(query)
+    kinds = [step.operation for step in found.steps]
+    assert len(kinds) == len(operations)
+    for kind, wanted in zip(kinds, operations, strict=True):
+        assert isinstance(kind, wanted) if isinstance(wanted, type) else kind == wanted
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        PER_ID,
+        f"{PER_ID} HAVING COUNT(*) > 3",
+        f"{PER_ID} HAVING 3 <= MAX(p) AND (COUNT(*) >= 2)",
+        WINDOWS,
+        f"{WINDOWS} HAVING COUNT(*) < 3",
+        f"SELECT * FROM ({RANKED}) WHERE rn <= 3",
+        f"SELECT id, rn AS place FROM ({RANKED}) WHERE rn <= 3",
+        f"SELECT k, p FROM ({RANKED}) WHERE rn = 1",
+        "SELECT a.id, COUNT(*) FROM bid AS b JOIN auction AS a ON a.id = b.id GROUP BY a.id",
+    ],
+)
+def test_what_sparks_own_operators_do_has_no_steps(query):
+    assert made(query).steps == ()
+
+
+def test_a_ranking_says_its_order_and_whether_a_rank_is_shown():
+    (step,) = made(f"SELECT id, p FROM ({RANKED}) WHERE rn <= 3").steps
+    assert step.text == "SELECT k AS __k0, p AS __o0, ts AS __o1, STRUCT(*) AS __row FROM bid"
+    assert step.operation == Ranking(1, ((True, False), (False, True)), 3, "rn", shows_rank=False)
+    (step,) = made(f"SELECT *, rn AS place FROM ({RANKED}) WHERE rn <= 3 AND p > 0").steps
+    assert step.operation == Ranking(1, ((True, False), (False, True)), 3, "rn", shows_rank=True)
+    *_, outer = made(
+        f"SELECT * FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY n) AS rn FROM ({PER_ID}) AS c) WHERE rn <= 2"
+    ).steps
+    assert "STRUCT(* EXCEPT (__change)) AS __row, c.__change AS `__change`" in outer.text
+    assert outer.changes
+
+
+def test_the_window_of_distinct_rows_stays_until_it_ends():
+    found = made(
+        "SELECT DISTINCT window_start, id FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+    )
+    (step,) = found.steps
+    assert "__window AS __window FROM" in step.text
+    assert found.text == f"SELECT * EXCEPT (__window) FROM {step.name}"
+
+
+@pytest.mark.parametrize(
+    ("query", "place", "error"),
+    [
+        (f"SELECT STDDEV(n) FROM ({PER_ID})", 8, "STDDEV of rows that change is not supported"),
+        (f"SELECT LISTAGG(n) FROM ({PER_ID})", 16, "COLLECT_LIST of rows that change is not supported"),
+        (f"SELECT COUNT(DISTINCT id, n) FROM ({PER_ID})", 8, "COUNT of rows that change takes one argument"),
+        (f"SELECT id, MAX(n) FROM ({PER_ID}) AS c GROUP BY n", 8, "id is neither in GROUP BY nor in an aggr"),
+        (f"SELECT n, COUNT(*) FROM ({PER_ID}) GROUP BY ROLLUP (n)", None, "ROLLUP and CUBE of rows that ch"),
+        (f"SELECT MAX(n) FROM ({PER_ID}) LIMIT 3", 8, "LIMIT in an aggregation whose rows change"),
+        (
+            f"SELECT c.id FROM ({PER_ID}) AS c JOIN auction AS a ON a.id = c.id",
+            8,
+            "a join of a stream can",
+        ),
+        (
+            f"SELECT id FROM bid WHERE id IN (SELECT n FROM ({PER_ID}) WHERE n < 2)",
+            None,
+            "a condition",
+        ),
+    ],
+)
+def test_what_cannot_be_taken_back_is_refused_with_its_place(query, place, error):
+    with pytest.raises(SqlError, match=re.escape(error)) as raised:
+        made(query)
+    assert place is None or raised.value.column == place
+
+
+def test_a_job_that_sets_the_output_mode_has_no_steps():
+    assert made(f"{PER_ID} HAVING COUNT(*) < 3", allowed=False).steps == ()
+    assert made("SELECT DISTINCT id FROM bid", allowed=False).steps == ()
+    with pytest.raises(SqlError, match="an aggregation of a stream cannot read an aggregation"):
+        made(f"SELECT MAX(n) FROM ({PER_ID})", allowed=False)
+
+
+def job(text: str, **settings: str) -> list[Translated]:
+    queries, options = JobQueries(), parse_options(JobOptions, settings)
+    tables = "CREATE TABLE bid (id INT, p INT) WITH ('connector' = 'rocketmq', 'topic' = 't');"
+    found, names = [], set()
+    for statement in parse_statements(tables + text):
+        match statement:
+            case CreateTable():
+                queries.table(statement, options)
+                names.add(statement.name.key)
+            case CreateView():
+                found.append(queries.view(statement, names, options))
+            case Insert():
+                found.append(queries.query(statement.query, names, options))
+    return found
+
+
+def test_a_view_whose_rows_change_is_translated_again_where_its_rows_are_taken_back():
+    text = (
+        f"CREATE VIEW c AS {PER_ID}; INSERT INTO t SELECT * FROM c; INSERT INTO t SELECT MAX(n) FROM c AS x"
+    )
+    view, plain, maximum = job(text)
+    assert view.steps == plain.steps == ()
+    assert plain.rows.changes
+    assert [step.operation for step in maximum.steps] == [
+        Grouping(1, (COUNT,)),
+        Grouping(0, (Aggregate(Fold.MAX),)),
+    ]
+
+
+def test_with_a_time_to_live_every_aggregation_without_a_window_keeps_its_state():
+    text = f"INSERT INTO t {PER_ID}; INSERT INTO t SELECT id, p FROM bid"
+    counted, plain = job(text, stateTtl="1 h")
+    assert [step.operation for step in counted.steps] == [Grouping(1, (COUNT,))]
+    assert plain.steps == ()
+    assert [found.steps for found in job(text, stateTtl="0")] == [(), ()]
+    assert [found.steps for found in job(text, stateTtl="1 h", runtimeMode="batch")] == [(), ()]
+    assert made(f"SELECT * FROM ({RANKED}) WHERE rn <= 3", always=True).steps != ()
+    assert made(WINDOWS, always=True).steps == ()
+
+
+def test_a_query_with_a_time_to_live_has_a_trigger():
+    assert trigger_of_ttl(parse_options(JobOptions, {"trigger": "5 s"})) == 5_000
+    assert trigger_of_ttl(parse_options(JobOptions, {})) == 1_000
+    with pytest.raises(OptionError, match="has no end: SET 'trigger' to an interval"):
+        trigger_of_ttl(parse_options(JobOptions, {"trigger": "availableNow"}))
