@@ -7,9 +7,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketmq.sql.flinksql.state.steps import Aggregate, Fold, Grouping, Ranking
-from pyspark_rocketmq.sql.plan.state.groups import Group
-from pyspark_rocketmq.sql.plan.state.rankings import Line, Ranked, differences
+from pyspark_rocketmq.sql.state.groups import Group
+from pyspark_rocketmq.sql.state.rankings import Line, Ranked, differences
+from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Grouping, Ranking
 
 VALUES = st.none() | st.integers(-3, 3)
 AGGREGATES = tuple(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql import execute
@@ -174,3 +176,35 @@ def test_a_target_that_only_appends_or_has_no_key_is_refused(spark: SparkSession
         query = QUERIES["r_of_a_view"][1].replace(", SUM(best)", "")
         with pytest.raises(SqlError, match=error):
             execute(spark, store.tables() + job.format(query), checkpoint_location=str(store.folder / "c"))
+
+
+@pytest.mark.needs("programs")
+def test_a_key_without_new_rows_is_forgotten_after_the_time_to_live(
+    spark: SparkSession, store: Store
+) -> None:
+    job = (
+        "SET 'table.exec.state.ttl' = '1 s';\n"
+        + store.tables()
+        + store.target("counts", "id BIGINT, n BIGINT, PRIMARY KEY (id) NOT ENFORCED")
+        + "INSERT INTO counts SELECT id, COUNT(*) FROM bids GROUP BY id"
+    )
+
+    def bid(name: str, count: int) -> None:
+        new = store.folder / f"{name}.new"
+        new.write_text("\n".join(['{"id": 1}'] * count), encoding="utf-8")
+        new.rename(store.folder / "bids" / f"{name}.json")
+
+    bid("one", 2)
+    with execute(spark, job, checkpoint_location=str(store.folder / "checkpoints")):
+        eventually(lambda: store.rows("counts") == [("1", "2")], 300, what="the first count")
+        forgotten = time.monotonic() + 2
+        eventually(lambda: time.monotonic() > forgotten, 60, what="the end of the time to live")
+        bid("two", 3)
+        eventually(lambda: store.rows("counts") == [("1", "3")], 300, what="a count from the beginning")
+    with pytest.raises(SqlError, match="whose state has a time to live has no end"):
+        execute(
+            spark,
+            job,
+            checkpoint_location=str(store.folder / "other"),
+            settings={"trigger": "availableNow"},
+        )

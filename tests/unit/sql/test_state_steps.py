@@ -10,9 +10,9 @@ from pyspark_rocketmq.errors import OptionError, SqlError
 from pyspark_rocketmq.options import JobOptions, parse_options
 from pyspark_rocketmq.sql.flinksql import JobQueries, Relation, Translated, translate
 from pyspark_rocketmq.sql.flinksql.state.needs import StateRules
-from pyspark_rocketmq.sql.flinksql.state.steps import Aggregate, Distinct, Fold, Grouping, Ranking
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.settings import trigger_of_ttl
+from pyspark_rocketmq.sql.state.steps import Aggregate, Distinct, Fold, Grouping, Ranking
 from pyspark_rocketmq.sql.statements import CreateTable, CreateView, Insert, Position, Query
 
 STREAM = Relation(stream=True)

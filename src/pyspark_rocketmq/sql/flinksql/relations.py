@@ -8,10 +8,9 @@ from typing import Final
 
 from sqlglot import exp
 
-__all__ = ["CHANGE", "WINDOW", "Relation", "Versions"]
+from pyspark_rocketmq.sql.state.steps import CHANGE
 
-CHANGE: Final = "__change"
-"""The last column of a changelog's rows: their kind of change, and its position. No result has it."""
+__all__ = ["CHANGE", "WINDOW", "Relation", "Versions"]
 
 WINDOW: Final = "__window"
 """The column that carries a window, with its watermark, from query to query. No result has it."""

@@ -23,8 +23,8 @@ from pyspark_rocketmq.sql.flinksql.state.needs import (
 from pyspark_rocketmq.sql.flinksql.state.rewrite import (
     inline_queries,
 )
-from pyspark_rocketmq.sql.flinksql.state.steps import Step
 from pyspark_rocketmq.sql.flinksql.translator import Translator
+from pyspark_rocketmq.sql.state.steps import Step
 from pyspark_rocketmq.sql.statements import Insert, Name, Position, Query
 
 __all__ = ["Translated", "translate", "translate_expression"]

@@ -48,11 +48,11 @@ from pyspark_rocketmq.sql.flinksql.state.rewrite import (
     group_step,
     rank_step,
 )
-from pyspark_rocketmq.sql.flinksql.state.steps import Step
 from pyspark_rocketmq.sql.flinksql.unnest import nested_outputs, unnest
 from pyspark_rocketmq.sql.flinksql.versions import join_versions
 from pyspark_rocketmq.sql.flinksql.windows.hidden import group_by_window, hide_windows, join_windows
 from pyspark_rocketmq.sql.flinksql.windows.tables import group_windows, session_select, window_table
+from pyspark_rocketmq.sql.state.steps import Step
 from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["Translator"]

@@ -17,12 +17,12 @@ from pyspark_rocketmq.sql.dialect import CONNECTORS
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarget
 from pyspark_rocketmq.sql.flink.jdbc import no_rows
 from pyspark_rocketmq.sql.flinksql import JobQueries, Translated, explained
-from pyspark_rocketmq.sql.flinksql.state.steps import Distinct
-from pyspark_rocketmq.sql.plan.state.operators import run_step
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
 from pyspark_rocketmq.sql.plan.upserts import changes_target, require_key_of_updates
 from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
 from pyspark_rocketmq.sql.settings import Settings, spark_setting
+from pyspark_rocketmq.sql.state.operators import run_step
+from pyspark_rocketmq.sql.state.steps import Distinct
 from pyspark_rocketmq.sql.statements import (
     CreateTable,
     CreateView,

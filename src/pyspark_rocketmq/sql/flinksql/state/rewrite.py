@@ -11,7 +11,7 @@ from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WINDOW, Relation
-from pyspark_rocketmq.sql.flinksql.state.steps import (
+from pyspark_rocketmq.sql.state.steps import (
     ARGUMENT,
     KEY,
     ORDER,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from pyspark_rocketmq.sql.flinksql.state.steps import Ranking
+from pyspark_rocketmq.sql.state.steps import Ranking
 
 __all__ = ["Line", "Ranked", "differences"]
 

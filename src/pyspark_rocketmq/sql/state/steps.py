@@ -24,6 +24,9 @@ __all__ = [
     "Step",
 ]
 
+CHANGE: Final = "__change"
+"""The last column of a changelog's rows: their kind of change, and its position. No result has it."""
+
 KEY: Final = "__k"
 """How the names of a step's keys begin; a number follows."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark_rocketmq.sql.flinksql.state.steps import Aggregate, Fold, Grouping
+from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Grouping
 
 __all__ = ["Group"]
 

@@ -1,1 +1,0 @@
-"""Steps with state: what a key keeps, and its operators in Spark."""

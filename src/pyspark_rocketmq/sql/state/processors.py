@@ -1,0 +1,148 @@
+"""What keeps the state of keys in Python workers, and gives the changes of their results.
+
+# Facts (Spark 4.3): a worker imports this module, and what it imports, when it starts.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from decimal import Decimal, localcontext
+from typing import Any, Final
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+from pyspark.sql.types import BinaryType, DecimalType, StructField, StructType
+
+from pyspark_rocketmq.sql.state.groups import Group
+from pyspark_rocketmq.sql.state.rankings import Line, Ranked, differences
+from pyspark_rocketmq.sql.state.steps import ARGUMENT, ORDER, Grouping, Ranking
+
+__all__ = ["AT", "DIGITS", "OP", "REMOVALS", "GroupChanges", "RankChanges"]
+
+OP: Final = "__op"
+AT: Final = "__at"
+REMOVALS: Final = frozenset({"-U", "-D"})
+DIGITS: Final = 38
+"""The most of a DECIMAL."""
+
+_STATE: Final = StructType([StructField("state", BinaryType())])
+
+
+class _Keeper(StatefulProcessor):
+    """Keeps one value for each key, and gives the changes of its result.
+
+    Parameters
+    ----------
+    output : StructType
+    changes : bool
+        Whether rows are taken back.
+    ttl_ms : int, optional
+    """
+
+    def __init__(self, output: StructType, *, changes: bool, ttl_ms: int | None) -> None:
+        self._changes = changes
+        self._ttl_ms = ttl_ms
+        self._row = Row(*(field.name for field in output.fields), OP, AT)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._state = handle.getValueState("key", _STATE, self._ttl_ms)
+
+    def load(self) -> Any:
+        """Return what is kept; None for a new key."""
+        found = self._state.get()
+        return None if found is None else pickle.loads(found[0])  # noqa: S301 - what we wrote ourselves
+
+    def save(self, kept: Any) -> None:
+        """Keep a value. None forgets the key."""
+        if kept is None:
+            self._state.clear()
+        else:
+            self._state.update((pickle.dumps(kept),))
+
+    def sign(self, row: Row) -> int:
+        """Return -1 for a row that is taken back, otherwise 1."""
+        return -1 if self._changes and row[OP] in REMOVALS else 1
+
+
+class GroupChanges(_Keeper):
+    """The changes of groups' results. A batch gives at most one change of a group."""
+
+    def __init__(self, grouping: Grouping, output: StructType, *, changes: bool, ttl_ms: int | None) -> None:
+        super().__init__(output, changes=changes, ttl_ms=ttl_ms)
+        self._grouping = grouping
+        kinds = [field.dataType for field in output.fields[grouping.keys :]]
+        self._scales = [kind.scale if isinstance(kind, DecimalType) else None for kind in kinds]
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """Add a batch's rows of a group, and emit the change of its result."""
+        del timerValues
+        group, packed = Group(self._grouping, changes=self._changes), self.load()
+        with localcontext(prec=2 * DIGITS):
+            if packed is not None:
+                group.unpack(packed)
+            old = None if packed is None or group.is_empty else self._results(group)
+            names = [
+                f"{ARGUMENT}{at}" if aggregate.argument else None
+                for at, aggregate in enumerate(self._grouping.aggregates)
+            ]
+            for row in rows:
+                group.add(self.sign(row), [None if name is None else _value(row[name]) for name in names])
+            new = None if group.is_empty else self._results(group)
+        keys = tuple(key) if self._grouping.keys else ()
+        forgotten = new is None and group.rows == 0
+        self.save(None if forgotten else group.pack())
+        if old is not None and repr(old) != repr(new):
+            yield self._row(*keys, *old, "-D" if new is None else "-U", 0)
+        if new is not None and repr(old) != repr(new):
+            yield self._row(*keys, *new, "+I" if old is None else "+U", 1)
+
+    def _results(self, group: Group) -> tuple[Any, ...]:
+        return tuple(
+            value if scale is None or value is None else Decimal(value).quantize(Decimal(1).scaleb(-scale))
+            for value, scale in zip(group.results(), self._scales, strict=True)
+        )
+
+
+def _value(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+class RankChanges(_Keeper):
+    """The changes of the first rows of a key."""
+
+    def __init__(
+        self,
+        ranking: Ranking,
+        columns: Sequence[str],
+        output: StructType,
+        *,
+        changes: bool,
+        ttl_ms: int | None,
+    ) -> None:
+        super().__init__(output, changes=changes, ttl_ms=ttl_ms)
+        self._ranking = ranking
+        self._columns = tuple(columns)
+        self._orders = tuple(f"{ORDER}{at}" for at in range(len(ranking.order)))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """Rank a batch's rows of a key, and emit the changes of its first rows."""
+        del key, timerValues
+        ranked = Ranked(self._ranking, changes=self._changes)
+        ranked.lines = self.load() or []
+        before = ranked.first()
+        added: list[Line] = []
+        removed: list[Line] = []
+        for row in rows:
+            order = tuple(_value(row[name]) for name in self._orders)
+            line = (order, tuple(_value(row[name]) for name in self._columns))
+            (added if self.sign(row) > 0 else removed).append(line)
+        ranked.change(added, removed)
+        self.save(ranked.lines or None)
+        for at, (kind, values, rank) in enumerate(differences(self._ranking, before, ranked.first())):
+            yield self._row(*values, rank, kind, at)
