@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.errors import RocketMQError, SqlError
+from pyspark_rocketmq.sql import execute
 from pyspark_rocketmq.sql.plan.plan_check import plan_job
 
 TOPIC = "'connector' = 'rocketmq', 'nameServer' = '127.0.0.1:1'"
@@ -76,6 +79,24 @@ def test_what_a_stream_can_do(spark: SparkSession, query: str) -> None:
 def test_a_table_that_only_writes_is_described(spark: SparkSession) -> None:
     (query,) = plan_job(spark, TABLES + "DESCRIBE p")
     assert [(row[0], row[1]) for row in query.rows.collect()] == [("id", "bigint"), ("n", "bigint")]
+
+
+def test_a_query_that_fails_says_which_statement_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one.json").write_text('{"a": 1, "b": "no number"}')
+    files = f"'connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path / 'in'}'"
+    text = f"""CREATE TABLE files (a INT, b STRING) WITH ({files});
+CREATE TABLE nowhere (a INT) WITH ('connector' = 'blackhole');
+INSERT INTO nowhere SELECT a FROM files;
+  INSERT INTO nowhere SELECT CAST(b AS INT) FROM files"""
+    settings = {"trigger": "availableNow"}
+    with (
+        execute(spark, text, checkpoint_location=str(tmp_path / "checkpoint"), settings=settings) as job,
+        pytest.raises(
+            RocketMQError, match=r"^line 4, column 3: query nowhere-2 failed: .*CAST_INVALID_INPUT"
+        ),
+    ):
+        job.await_termination(240)
 
 
 def test_the_query_that_is_explained_is_flinks(spark: SparkSession) -> None:

@@ -164,6 +164,32 @@ def test_results_whose_rows_are_taken_back_are_those_of_a_batch(spark: SparkSess
     check(spark, store, QUERIES, runs=len(BIDS))
 
 
+def test_sets_of_groups_in_a_window_are_final_once(spark: SparkSession, store: Store) -> None:
+    rows = [("00:10", "a"), ("00:20", "b"), ("00:30", "a"), ("01:10", "b"), ("30:00", "z")]
+    (store.folder / "timed").mkdir()
+    lines = [json.dumps({"at": f"2026-01-31T08:{at}Z", "kind": kind}) for at, kind in rows]
+    (store.folder / "timed" / "0.json").write_text("\n".join(lines), encoding="utf-8")
+    windows = "FROM TABLE(TUMBLE(TABLE timed, DESCRIPTOR(at), INTERVAL '1' MINUTE))"
+    sets = {
+        "r_sets": "GROUP BY GROUPING SETS ((window_start, window_end, kind), (window_start, window_end))",
+        "r_rollup": "GROUP BY window_start, window_end, ROLLUP (kind)",
+        "r_cube": "GROUP BY window_start, window_end, CUBE (kind)",
+    }
+    job = (
+        "CREATE TABLE timed (at TIMESTAMP(3), kind STRING, WATERMARK FOR at AS at) WITH ('connector' = "
+        f"'filesystem', 'format' = 'json', 'path' = '{store.folder / 'timed'}');\n"
+        + "".join(store.target(name, "kind STRING, n BIGINT") for name in sets)
+        + "".join(f"INSERT INTO {name} SELECT kind, COUNT(*) {windows} {by};\n" for name, by in sets.items())
+    )
+    settings = {"trigger": "availableNow"}
+    with execute(
+        spark, job, checkpoint_location=str(store.folder / "checkpoints"), settings=settings
+    ) as running:
+        assert running.await_termination(600)
+    wanted = [("None", "1"), ("None", "3"), ("a", "2"), ("b", "1"), ("b", "1")]
+    assert {name: store.rows(name) for name in sets} == dict.fromkeys(sets, wanted)
+
+
 def test_a_target_that_only_appends_or_has_no_key_is_refused(spark: SparkSession, store: Store) -> None:
     topic = "'connector' = 'rocketmq', 'topic' = 't', 'nameServer' = '127.0.0.1:1'"
     files = f"'connector' = 'filesystem', 'format' = 'json', 'path' = '{store.folder / 'out'}'"

@@ -424,3 +424,25 @@ def test_a_check_refuses_what_the_job_would():
             "INTERVAL '1' DAY))",
             checkpoint_location="/c",
         )
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "name"),
+    [
+        ("SELECT a FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))", 21, "TUMBLE"),
+        (
+            "SELECT a FROM TABLE(HOP(TABLE t, DESCRIPTOR (ts), INTERVAL '1' HOUR, INTERVAL '2' HOUR))",
+            34,
+            "DESCRIPTOR",
+        ),
+        ("SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) FROM t", 8, "TUMBLE_START"),
+        ("SELECT PROCTIME() FROM t", 8, "PROCTIME"),
+    ],
+)
+def test_a_query_of_sparks_dialect_says_that_a_call_is_flinks(query, column, name):
+    table = "CREATE TABLE t (a INT, ts TIMESTAMP) USING rocketmq OPTIONS (topic 't', nameServer 'a:1');\n"
+    batch = "SET 'runtimeMode' = 'batch';\n"
+    with pytest.raises(SqlError, match=f"{name} is Flink's, and this query is in Spark's dialect") as raised:
+        check_job(table + batch + query)
+    assert (raised.value.line, raised.value.column) == (3, column)
+    assert check_job(f"{table}{batch}SELECT tumble, 'TUMBLE(' FROM t -- PROCTIME()") == 3

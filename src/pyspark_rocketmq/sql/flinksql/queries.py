@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from sqlglot import TokenType
+
 from pyspark_rocketmq.options import JobOptions, RuntimeMode, SqlDialect
-from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS, WRITE_ONLY
+from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS, WRITE_ONLY, JobDialect
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.flinksql.state.needs import StateRules
 from pyspark_rocketmq.sql.flinksql.translate import (
@@ -19,11 +21,25 @@ from pyspark_rocketmq.sql.flinksql.translate import (
 )
 from pyspark_rocketmq.sql.flinksql.unnest import nested_columns
 from pyspark_rocketmq.sql.formats.flink_options import changelog_of
-from pyspark_rocketmq.sql.statements import Column, ComputedColumn, CreateTable, CreateView, Name, Query
+from pyspark_rocketmq.sql.statements import (
+    Column,
+    ComputedColumn,
+    CreateTable,
+    CreateView,
+    Name,
+    Position,
+    Query,
+)
 
 __all__ = ["JobQueries", "explained"]
 
 _EXPLAIN: Final = re.compile(r"EXPLAIN\s+(?:(?:EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", re.IGNORECASE)
+_FLINKS_CALLS: Final = frozenset(
+    {
+        *("CUMULATE", "DESCRIPTOR", "MATCH_RECOGNIZE", "PROCTIME", "TUMBLE"),
+        *(f"{kind}_{end}" for kind in ("TUMBLE", "HOP", "SESSION") for end in ("START", "END", "ROWTIME")),
+    }
+)
 _IS_PROCTIME: Final = re.compile(r"PROCTIME\(\s*\)", re.IGNORECASE)
 
 
@@ -132,6 +148,7 @@ class JobQueries:
                     "a changelog is read as a stream by Flink's dialect: SET 'dialect' = 'flink', or "
                     "SET 'runtimeMode' = 'batch' to read the rows that remain"
                 )
+            _refuse_flinks_calls(query)
             return Translated(query.padded, False, Relation())
         known = {
             name: Relation(
@@ -152,6 +169,22 @@ class JobQueries:
     def is_flink(self, options: JobOptions) -> bool:
         """Whether the next query has Flink's meaning."""
         return self._flink if options.dialect is None else options.dialect is SqlDialect.FLINK
+
+
+def _refuse_flinks_calls(query: Query) -> None:
+    """Refuse what Spark would call a syntax error or an unknown function.
+
+    Raises
+    ------
+    SqlError
+    """
+    tokens = JobDialect().tokenize(query.padded)
+    for token, following in itertools.pairwise(tokens):
+        if token.text.upper() in _FLINKS_CALLS and following.token_type == TokenType.L_PAREN:
+            Position.of(query.padded, token.start).fail(
+                f"{token.text.upper()} is Flink's, and this query is in Spark's dialect: SET 'dialect' = "
+                "'flink', or group by Spark's window(time, '1 hour')"
+            )
 
 
 def _versions(declared: CreateTable, is_changelog: bool) -> Versions | None:
