@@ -181,11 +181,17 @@ def test_sets_of_groups_in_a_window_are_final_once(spark: SparkSession, store: S
         + "".join(store.target(name, "kind STRING, n BIGINT") for name in sets)
         + "".join(f"INSERT INTO {name} SELECT kind, COUNT(*) {windows} {by};\n" for name, by in sets.items())
     )
+    # The times of both tables have a watermark, of which a step with state takes one at most.
+    job += store.target("r_times", "one INT, most BIGINT, PRIMARY KEY (one) NOT ENFORCED")
+    job += """INSERT INTO r_times SELECT 1, MAX(n) FROM (
+      SELECT a.kind, COUNT(*) AS n, MAX(a.at) AS latest, MIN(b.at) AS earliest
+      FROM timed AS a JOIN timed AS b ON a.kind = b.kind GROUP BY a.kind) AS kinds"""
     settings = {"trigger": "availableNow"}
     with execute(
         spark, job, checkpoint_location=str(store.folder / "checkpoints"), settings=settings
     ) as running:
         assert running.await_termination(600)
+    assert store.rows("r_times") == [("1", "4")]
     wanted = [("None", "1"), ("None", "3"), ("a", "2"), ("b", "1"), ("b", "1")]
     assert {name: store.rows(name) for name in sets} == dict.fromkeys(sets, wanted)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from sqlglot import exp
@@ -121,7 +121,7 @@ def group_step(select: exp.Select, sources: Mapping[str, Relation], name: str, q
     parts = [*items, *([condition] if condition else [])]
     for part in parts:
         folded.replace_calls(part)
-        _replace_keys(part, keys)
+        _replace_keys(part, keys, sources)
         _require_grouped(part, query)
     selected = [exp.alias_(key.copy(), f"{KEY}{at}") for at, key in enumerate(keys)]
     arguments = [
@@ -217,17 +217,19 @@ class _Aggregates:
         self.arguments.append(argument)
 
 
-def _replace_keys(part: exp.Expression, keys: list[exp.Expression]) -> None:
+def _replace_keys(part: exp.Expression, keys: list[exp.Expression], sources: Collection[str]) -> None:
     for at, key in enumerate(keys):
         for node in list(part.find_all(type(key))):
-            if _same(node, key):
+            if _same(node, key, sources):
                 node.replace(exp.column(f"{KEY}{at}"))
 
 
-def _same(one: exp.Expression, other: exp.Expression) -> bool:
+def _same(one: exp.Expression, other: exp.Expression, sources: Collection[str]) -> bool:
+    """Whether two expressions of a query are the same; ``t.a`` is ``a`` if ``t`` is what it reads."""
     if isinstance(one, exp.Column) and isinstance(other, exp.Column):
-        tables = {column.table.lower() for column in (one, other) if column.table}
-        return one.name.lower() == other.name.lower() and len(tables) < 2
+        tables = {column.table.lower() for column in (one, other)}
+        is_named = len(tables) < 2 or (len(tables - {""}) < 2 and tables - {""} <= set(sources))
+        return one.name.lower() == other.name.lower() and is_named
     return one.sql(dialect="spark").lower() == other.sql(dialect="spark").lower()
 
 
