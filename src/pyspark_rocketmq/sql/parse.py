@@ -51,6 +51,7 @@ _MICROSECONDS: Final = 6
 _MOST_WORDS: Final = 3
 _OPTIONS_HINT: Final = re.compile(r"\s*\+?\s*OPTIONS\s*\(", re.IGNORECASE)
 _CONNECTOR_NAMES: Final = ", ".join(sorted(FORMATS | CONNECTORS))
+_SET_BEGINS: Final = (["EXECUTE", "STATEMENT", "SET", "BEGIN"], ["BEGIN", "STATEMENT", "SET"])
 _LANGUAGES: Final = frozenset({"python", "java", "scala"})
 _SUBQUERY_STARTS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
 
@@ -82,8 +83,34 @@ def parse_statements(text: str, declared: Mapping[str, CreateTable] | None = Non
             Position.of(text, token.start).fail(
                 "the hint OPTIONS is not supported: write these options in WITH (…) of the table"
             )
+    _check_statement_sets(tokens, text)
     parser = _JobParser(dialect=dialect)
     return parser.job(tokens, text, declared or {})
+
+
+def _check_statement_sets(tokens: Sequence[Token], text: str) -> None:
+    """Check that each statement set has a begin and an end. The parser passes over both."""
+    begun: Position | None = None
+    start = 0
+    words: list[str] = []
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.token_type == TokenType.SEMICOLON:
+            words = []
+            continue
+        start = start if words else token.start
+        words.append(token.text.upper())
+        if words in _SET_BEGINS:
+            if begun is not None:
+                begun.fail("this statement set has no end: END follows its last INSERT")
+            begun = Position.of(text, start)
+        elif words == ["END"] and (following is None or following.token_type == TokenType.SEMICOLON):
+            if begun is None:
+                Position.of(text, token.start).fail(
+                    "END belongs to EXECUTE STATEMENT SET BEGIN: none is open"
+                )
+            begun = None
+    if begun is not None:
+        begun.fail("this statement set has no end: END follows its last INSERT")
 
 
 def note_table(declared: dict[str, CreateTable], statement: Statement) -> None:

@@ -296,3 +296,20 @@ def test_a_function_of_the_job_is_dropped_as_the_temporary_one_that_it_is():
     *_, dropped = parse_statements("CREATE FUNCTION f AS 'm.F'; DROP FUNCTION IF EXISTS f")
     assert dropped.whole.text == "DROP TEMPORARY FUNCTION IF EXISTS f"
     assert one("DROP FUNCTION f").whole.text == "DROP FUNCTION f"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            "EXECUTE STATEMENT SET\nBEGIN INSERT INTO a SELECT 1;",
+            "line 1, column 1: this statement set has no",
+        ),
+        ("INSERT INTO a SELECT 1;\n END;", "line 2, column 2: END belongs to EXECUTE STATEMENT SET BEGIN"),
+        ("SELECT 1; BEGIN STATEMENT SET;\nBEGIN STATEMENT SET; END", "line 1, column 11: this statement set"),
+    ],
+)
+def test_a_statement_set_has_a_begin_and_an_end(text, error):
+    with pytest.raises(SqlError, match=error):
+        parse_statements(text)
+    assert len(parse_statements("BEGIN STATEMENT SET; INSERT INTO a SELECT 1; END; SELECT 1")) == 2
