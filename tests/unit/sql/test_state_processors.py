@@ -1,0 +1,110 @@
+"""What a step with state emits for the rows of a batch, with a state store that is a dictionary."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.types import DecimalType, LongType, StringType, StructField, StructType
+
+from pyspark_rocketmq.sql.state.processors import OP, GroupChanges, RankChanges
+from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Grouping, Ranking
+
+
+class OneValue:
+    """The state of one key."""
+
+    def __init__(self) -> None:
+        self.value: tuple[Any, ...] | None = None
+        self.ttl_ms: int | None = None
+
+    def getValueState(self, name: str, schema: StructType, ttl_ms: int | None = None) -> OneValue:
+        del name, schema
+        self.ttl_ms = ttl_ms
+        return self
+
+    def get(self) -> tuple[Any, ...] | None:
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+
+    def clear(self) -> None:
+        self.value = None
+
+
+def emitted(processor: Any, key: tuple[Any, ...], rows: list[Row]) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in processor.handleInputRows(key, iter(rows), None)]
+
+
+def test_a_group_emits_its_change_and_is_forgotten_with_its_last_row():
+    grouping = Grouping(1, (Aggregate(Fold.COUNT, argument=False), Aggregate(Fold.AVG)))
+    output = StructType(
+        [
+            StructField("__k0", StringType()),
+            StructField("__r0", LongType()),
+            StructField("__r1", DecimalType(10, 4)),
+        ]
+    )
+    state = OneValue()
+    processor = GroupChanges(grouping, output, changes=True, ttl_ms=5)
+    processor.init(state)  # type: ignore[arg-type]
+    row = Row("__a1", OP)
+    one, two = Decimal("1.00"), Decimal("2.00")
+    assert emitted(processor, ("k",), [row(one, "+I"), row(two, "+U")]) == [
+        ("k", 2, Decimal("1.5000"), "+I", 1)
+    ]
+    assert emitted(processor, ("k",), [row(one, "-U"), row(one, "+U")]) == []
+    assert emitted(processor, ("k",), [row(one, "-D")]) == [
+        ("k", 2, Decimal("1.5000"), "-U", 0),
+        ("k", 1, Decimal("2.0000"), "+U", 1),
+    ]
+    assert emitted(processor, ("k",), [row(two, "-D")]) == [("k", 1, Decimal("2.0000"), "-D", 0)]
+    assert (state.value, state.ttl_ms) == (None, 5)
+    # A row may be taken back before it comes, in another batch.
+    assert emitted(processor, ("k",), [row(one, "-U")]) == []
+    assert state.value is not None
+    assert emitted(processor, ("k",), [row(one, "+I")]) == []
+    assert state.value is None
+
+
+def test_a_query_without_keys_keeps_its_row():
+    output = StructType([StructField("__r0", LongType())])
+    processor = GroupChanges(
+        Grouping(0, (Aggregate(Fold.COUNT, argument=False),)), output, changes=True, ttl_ms=None
+    )
+    processor.init(OneValue())  # type: ignore[arg-type]
+    row = Row(OP)
+    assert emitted(processor, (0,), [row("+I")]) == [(1, "+I", 1)]
+    assert emitted(processor, (0,), [row("-D")]) == [(1, "-U", 0), (0, "+U", 1)]
+
+
+def test_bytes_are_values():
+    output = StructType([StructField("__r0", LongType())])
+    distinct = Grouping(0, (Aggregate(Fold.COUNT, distinct=True),))
+    processor = GroupChanges(distinct, output, changes=False, ttl_ms=None)
+    processor.init(OneValue())  # type: ignore[arg-type]
+    row = Row("__a0")
+    assert emitted(processor, (0,), [row(bytearray(b"a")), row(bytearray(b"a"))]) == [(1, "+I", 1)]
+
+
+def test_a_row_that_leaves_the_first_ones_is_deleted():
+    output = StructType([StructField("__c0", StringType()), StructField("n", LongType())])
+    ranking = Ranking(1, ((True, False),), 2, "n", shows_rank=False)
+    processor = RankChanges(ranking, ["__c0"], output, changes=False, ttl_ms=None)
+    state = OneValue()
+    processor.init(state)  # type: ignore[arg-type]
+    row = Row("__o0", "__c0")
+    assert emitted(processor, ("k",), [row(1, "a"), row(3, "c")]) == [("c", 1, "+I", 0), ("a", 2, "+I", 1)]
+    assert emitted(processor, ("k",), [row(2, "b"), row(0, "z")]) == [("a", 2, "-D", 0), ("b", 2, "+I", 1)]
+    shown = RankChanges(
+        Ranking(1, ((True, False),), 2, "n", shows_rank=True), ["__c0"], output, changes=False, ttl_ms=None
+    )
+    shown.init(state)  # type: ignore[arg-type]
+    assert emitted(shown, ("k",), [row(9, "x")]) == [
+        ("c", 1, "-U", 0),
+        ("x", 1, "+U", 1),
+        ("b", 2, "-U", 2),
+        ("c", 2, "+U", 3),
+    ]
