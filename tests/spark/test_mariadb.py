@@ -208,6 +208,7 @@ def test_a_stream_from_tables_over_a_table_into_a_table(spark: SparkSession, url
     assert PASSWORD not in pipeline("every").explain() + json.dumps(repr(pipeline("every").plan()))
 
 
+@pytest.mark.since_spark("4.1")
 def test_a_job_upserts_deletes_and_inserts(spark: SparkSession, url, run, tmp_path) -> None:
     """The connector jdbc under both names of the driver; the second run updates and deletes."""
     key = "product VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY"

@@ -15,7 +15,7 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql import execute
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
+pytestmark = [pytest.mark.usefixtures("uncompiled"), pytest.mark.since_spark("4.1")]
 
 BIDS = [
     [(1, "a", 5, "1.50"), (2, "a", 3, "2.25"), (3, "b", 9, "0.10"), (1, "a", 7, "1.00")],
