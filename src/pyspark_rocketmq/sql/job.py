@@ -24,7 +24,7 @@ from pyspark_rocketmq.sql.parse import note_table, parse_statements
 from pyspark_rocketmq.sql.plan.planner import Planner, Write
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
 from pyspark_rocketmq.sql.settings import first_settings, require_checkpoint, trigger_of_ttl
-from pyspark_rocketmq.sql.state.operators import STATE_SETTINGS
+from pyspark_rocketmq.sql.state.steps import STATE_SETTINGS
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
     CreateTable,

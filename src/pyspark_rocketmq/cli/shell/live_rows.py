@@ -21,7 +21,7 @@ from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.session_settings import temporary_settings
 from pyspark_rocketmq.sql.error_positions import reason_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE
-from pyspark_rocketmq.sql.state.operators import STATE_SETTINGS
+from pyspark_rocketmq.sql.state.steps import STATE_SETTINGS
 
 __all__ = ["LiveRows"]
 

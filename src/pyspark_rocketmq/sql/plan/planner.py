@@ -21,7 +21,6 @@ from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Targe
 from pyspark_rocketmq.sql.plan.upserts import changes_target, require_key_of_updates
 from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
 from pyspark_rocketmq.sql.settings import Settings, spark_setting
-from pyspark_rocketmq.sql.state.operators import run_step
 from pyspark_rocketmq.sql.state.steps import Distinct
 from pyspark_rocketmq.sql.statements import (
     CreateTable,
@@ -256,6 +255,8 @@ class Planner:
 
     def _translated_rows(self, query: Query, translated: Translated) -> DataFrame:
         """Return the rows of a translated query, after its steps with state."""
+        if translated.steps:
+            from pyspark_rocketmq.sql.state.operators import run_step  # noqa: PLC0415 - an extra
         for step in translated.steps:
             self.keeps_state |= not isinstance(step.operation, Distinct)
             found = run_step(self._rows(query, step.text), step, self.options.state_ttl_ms or None)

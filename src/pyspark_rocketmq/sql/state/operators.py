@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
 from typing import Final, assert_never
 
 from pyspark.sql import Column, DataFrame
@@ -47,14 +46,7 @@ from pyspark_rocketmq.sql.state.steps import (
     Step,
 )
 
-__all__ = ["STATE_SETTINGS", "run_step"]
-
-STATE_SETTINGS: Final[Mapping[str, str]] = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    )
-}
-"""What a query with such steps needs when it starts."""
+__all__ = ["run_step"]
 
 _COLUMN: Final = "__c"
 

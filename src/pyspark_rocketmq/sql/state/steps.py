@@ -6,16 +6,19 @@ take back rows give each row its kind of change in the column `CHANGE`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 __all__ = [
     "ARGUMENT",
+    "CHANGE",
     "KEY",
     "ORDER",
     "RESULT",
     "ROW",
+    "STATE_SETTINGS",
     "Aggregate",
     "Distinct",
     "Fold",
@@ -23,6 +26,13 @@ __all__ = [
     "Ranking",
     "Step",
 ]
+
+STATE_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
+"""What a query with such steps needs when it starts."""
 
 CHANGE: Final = "__change"
 """The last column of a changelog's rows: their kind of change, and its position. No result has it."""
