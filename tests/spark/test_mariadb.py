@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -15,6 +17,7 @@ from tests.support.mariadb import PASSWORD, USER, MariaDBServer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
+from pyspark_rocketmq.devcluster.jars import resolve
 from pyspark_rocketmq.errors import DataLossError, OptionError, SqlError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
@@ -246,3 +249,34 @@ def test_a_job_upserts_deletes_and_inserts(spark: SparkSession, url, run, tmp_pa
     without_key = job.replace("n BIGINT, PRIMARY KEY (product) NOT ENFORCED)", "n BIGINT)")
     with pytest.raises(SqlError, match="declare its PRIMARY KEY"):
         execute(spark, without_key, checkpoint_location=str(tmp_path / "other"))
+
+
+@pytest.mark.needs("programs")
+def test_a_job_reads_and_joins_with_the_databases_own_driver(server, tmp_path) -> None:
+    """As a user does: the command line, with MariaDB's jar. Rows are those of the database's table."""
+    url = sa.make_url(server.fresh_database())
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE products (id BIGINT PRIMARY KEY, name VARCHAR(20))"))
+        connection.execute(sa.text("INSERT INTO products VALUES (1, 'tea'), (2, 'cake')"))
+    (jar,) = resolve(["org.mariadb.jdbc:mariadb-java-client:3.5.3"])
+    (tmp_path / "sales.json").write_text('{"product": 1}\n{"product": 1}\n{"product": 3}')
+    job = tmp_path / "job.sql"
+    job.write_text(
+        f"""SET 'execution.runtime-mode' = 'batch';
+        CREATE TABLE products (id BIGINT, name STRING) WITH ('connector' = 'jdbc',
+          'url' = 'jdbc:mariadb://{url.host}:{url.port}/{url.database}', 'table-name' = 'products',
+          'username' = '{USER}', 'password' = '{PASSWORD}', 'driver' = 'org.mariadb.jdbc.Driver');
+        CREATE TABLE sales (product BIGINT)
+          WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path / "sales.json"}');
+        SELECT product, name FROM sales LEFT JOIN products ON product = id ORDER BY product;"""
+    )
+    command = [sys.executable, "-m", "pyspark_rocketmq", "sql", str(job), "--json", "--master", "local[1]"]
+    command += ["--conf", f"spark.jars={jar}"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert run.returncode == 0, run.stderr[-2_000:]
+    assert [json.loads(line) for line in run.stdout.splitlines()] == [
+        {"product": 1, "name": "tea"},
+        {"product": 1, "name": "tea"},
+        {"product": 3, "name": None},
+    ]
