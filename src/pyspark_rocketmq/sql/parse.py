@@ -93,7 +93,7 @@ def _check_statement_sets(tokens: Sequence[Token], text: str) -> None:
     begun: Position | None = None
     start = 0
     words: list[str] = []
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for at, token in enumerate(tokens):
         if token.token_type == TokenType.SEMICOLON:
             words = []
             continue
@@ -103,7 +103,9 @@ def _check_statement_sets(tokens: Sequence[Token], text: str) -> None:
             if begun is not None:
                 begun.fail("this statement set has no end: END follows its last INSERT")
             begun = Position.of(text, start)
-        elif words == ["END"] and (following is None or following.token_type == TokenType.SEMICOLON):
+        elif words == ["END"] and all(
+            each.token_type == TokenType.SEMICOLON for each in tokens[at + 1 : at + 2]
+        ):
             if begun is None:
                 Position.of(text, token.start).fail(
                     "END belongs to EXECUTE STATEMENT SET BEGIN: none is open"

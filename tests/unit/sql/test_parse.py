@@ -259,6 +259,7 @@ def test_an_open_quote_is_an_error():
 
 def test_nothing_is_no_statement():
     assert parse_statements(" ;; -- nothing\n;") == ()
+    assert parse_statements("") == ()
 
 
 def test_times_of_sparks_tables_lose_a_precision_that_spark_has_not():
