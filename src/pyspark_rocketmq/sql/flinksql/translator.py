@@ -89,7 +89,7 @@ class Translator:
         return ranking or self.query(self.tree, known, top=not hidden)
 
     def rows_without_state(self, known: Mapping[str, Relation], *, hidden: bool) -> Relation | None:
-        """Translate the query without steps of its own, as `rows`; None if it takes back rows."""
+        """Translate the query without steps, as `rows`; None if it takes back rows."""
         try:
             return self.rows(known, hidden=hidden)
         except NeedsStateError:

@@ -1,1 +1,1 @@
-"""Queries whose rows are taken back, as steps with state of their own."""
+"""Queries whose rows are taken back, as steps with state."""
