@@ -7,6 +7,7 @@ request: encoding their headers field by field would cost as much as everything 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
 from json.encoder import encode_basestring as _quote
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -68,8 +69,9 @@ class RequestTemplate:
         """
         try:
             if self._has_texts:
-                values = [_quote(value).encode() if type(value) is str else value for value in values]  # type: ignore[misc]
-            header = self._format % (*values, opaque)
+                header = self._format % (*map(_encode, values), opaque)
+            else:
+                header = self._format % (*values, opaque)
         except UnicodeEncodeError:  # without its cause, which would carry the whole value
             raise LocalProtocolError("the header has text without a UTF-8 form", code=self._code) from None
         except TypeError as error:
@@ -82,6 +84,11 @@ class RequestTemplate:
         """Return the request with these values, to be encoded in another way."""
         changed: dict[str, Any] = dict(zip(self._varying, values, strict=True))
         return dataclasses.replace(self._request, **changed)  # type: ignore[type-var]
+
+
+def _encode(value: int | str) -> int | bytes:
+    """Return a value as it is formatted: a text as in JSON, and an integer, never one that was rounded."""
+    return _quote(value).encode() if isinstance(value, str) else operator.index(value)
 
 
 class TemplatedRequest(NamedTuple):

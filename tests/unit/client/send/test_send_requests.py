@@ -95,6 +95,8 @@ def test_what_cannot_be_sent_is_refused() -> None:
         for broken, cause in (
             ({"properties": "a\x01\ud800\x02"}, "no UTF-8 form|without a UTF-8 form"),
             ({"flag": "7"}, "another type than declared"),
+            ({"flag": 7.5}, "another type than declared"),
+            ({"properties": 7}, "another type than declared"),
         ):
             call = requests().call(Outgoing(topic="orders", body=b"x", **broken), QUEUE, now_ms=1)  # type: ignore[arg-type]
             with pytest.raises(LocalProtocolError, match=cause):
