@@ -26,7 +26,7 @@ from tests.simulation.stage import Accident, Stage
 from tests.simulation.writer import Writer
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
-from pyspark_rocketmq.model.names import commit_topic_of
+from pyspark_rocketmq.model.names import commit_topic_of, staging_topic_of
 from pyspark_rocketmq.options import ClientOptions, parse_options
 
 __all__ = ["Verdict", "live"]
@@ -100,8 +100,7 @@ class _World:
             attributes = {"cleanup.policy": "COMPACTION"} if plan.compacted else None
             self.cluster.create_topic(_TOPIC, plan.queues, brokers=homes, attributes=attributes)
         if plan.sinks:
-            self.cluster.create_topic(commit_topic_of(_TOPIC, None), 1, brokers=homes[:1])
-            self.history.ranged = self.history.transactional = True
+            self._commit_batches(homes)
         client = {name: value for name, value in plan.options.items() if name in _CLIENT_OPTIONS}
         client["nameServer"] = self.cluster.name_server
         self.writers: list[Writer | Sink] = [
@@ -139,6 +138,20 @@ class _World:
         self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
         self._begin()
 
+    def _commit_batches(self, homes: Sequence[str]) -> None:
+        """Prepare the topics of writes that commit their batches."""
+        written = staging_topic_of(_TOPIC, None) if self.plan.staged else _TOPIC
+        if self.plan.staged:
+            self.cluster.create_topic(written, self.plan.queues, brokers=homes)
+            self.history.watch = self._check_decided
+        self.cluster.create_topic(commit_topic_of(written, None), 1, brokers=homes[:1])
+        self.history.ranged, self.history.transactional = not self.plan.staged, True
+
+    def _check_decided(self, body: bytes) -> None:
+        """No staged row may be in its topic before its batch is committed."""
+        if (batch := body.decode().partition(".")[0]) not in self.history.deciding:
+            self.history.undecided.append(f"{body!r} is visible, and {batch} is not committed")
+
     def _reader(self, client: Mapping[str, str]) -> Query | Group | DirectStream:
         plan, chance = self.plan, self._own_chance()
         if plan.group is not None:
@@ -162,7 +175,7 @@ class _World:
     def _job(self, client: Mapping[str, str]) -> BatchJob:
         fail = self.plan.options.get("failOnDataLoss", "true")
         options = {**client, "topic": _TOPIC, "failOnDataLoss": fail}
-        if self.plan.sinks:
+        if self.history.ranged:
             options["isolation"] = "read_committed"
         showing = partial(self.cluster.showing, _TOPIC)
         return BatchJob(self.stage, options, self._own_chance(), showing=showing)
@@ -192,9 +205,9 @@ class _World:
 
     def _store(self, place: Place, body: bytes, write_id: str | None) -> None:
         """Record a message; of a transactional write, it is one only if it is committed."""
-        if not self.history.ranged:
+        if not self.plan.sinks:
             self.history.store(place, body, write_id)
-        elif place[0] == _TOPIC and body.startswith(b"sink"):
+        elif self.history.ranged and place[0] == _TOPIC and body.startswith(b"sink"):
             self.history.marked[place] = body
         elif place[0] == _TOPIC:
             self.history.store(place, body, write_id)

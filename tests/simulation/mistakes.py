@@ -575,6 +575,25 @@ PLANTS: Final = tuple(
             "    return not any(\n        commit.since",
             "    return True or not any(\n        commit.since",
         ),
+        # --- staged rows
+        (
+            "staged rows that an earlier run appended are appended again",
+            "spark.write.committed.staged_appends",
+            "stored = self._settle(since) if turn.continues else {}",
+            "stored = {}",
+        ),
+        (
+            "staged rows whose answer is missing count as not stored",
+            "spark.write.committed.staged_appends",
+            "(left.refused if isinstance(error, _NOT_STORED) else left.unknown).append(slot)",
+            "left.refused.append(slot)",
+        ),
+        (
+            "staged rows are appended before their batch is committed",
+            "spark.write.writer",
+            "        commits.commit(name, [report.ranges for report in reports])\n        if",
+            "        if",
+        ),
         (
             "messages of a queue that is hidden are passed over",
             "client.read.range_pull",

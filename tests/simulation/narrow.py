@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,19 +33,37 @@ _NAME: Final = "narrow"
 
 @dataclass(slots=True)
 class _Held:
-    """The answers of one read that were sent and not given out, by queue and offset."""
+    """The answers of one read that were sent and not given out, by queue and offset.
 
-    sizes: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)
+    Those of a connection that is gone do not count: which of them have arrived is not known.
+    """
+
+    sizes: dict[tuple[MessageQueue, int], tuple[int, Session]] = field(default_factory=dict)
     reached: dict[MessageQueue, int] = field(default_factory=dict)
+    over: list[dict[tuple[MessageQueue, int], int]] = field(default_factory=list)
+    """What there was when it was too much, unless a part of it was about to be given out."""
 
-    def send(self, queue: MessageQueue, offset: int, size: int) -> int:
-        """Record an answer: one that is sent again takes the place of the first. Return the bytes of all."""
+    def send(self, queue: MessageQueue, offset: int, size: int, session: Session, *, most: int) -> None:
+        """Record an answer: one that is sent again takes the place of the first."""
         if offset >= self.reached.get(queue, offset + 1):
-            self.sizes[queue, offset] = size
-        return sum(self.sizes.values())
+            self.sizes[queue, offset] = size, session
+        held = {place: size for place, (size, session) in self.sizes.items() if session.open}
+        if sum(held.values()) > most:
+            self.over.append(held)
 
-    def give_out(self, queue: MessageQueue, until: int) -> None:
-        """Record that a queue was read to an offset."""
+    def give_out(self, queue: MessageQueue, until: int, *, most: int) -> Iterator[int]:
+        """Record that a queue was read to an offset; yield what was too much since the last time.
+
+        What is given out now was taken before: the reader may first have had to connect for the next range.
+        """
+        for held in self.over:
+            left, at = sum(held.values()), self.reached[queue]
+            while at < until and (queue, at) in held:
+                left -= held[queue, at]
+                at += 1
+            if left > most:
+                yield left
+        self.over.clear()
         self.reached[queue] = until
         self.sizes = {key: size for key, size in self.sizes.items() if key[0] != queue or key[1] >= until}
 
@@ -77,6 +95,8 @@ class NarrowReader:
         self._chance = chance
         self._ranges = ranges
         self._most_bytes = _ANSWERS * (_RECORD_BYTES + body_bytes)
+        # The range that all others wait for has one answer always.
+        self._most_held = self._most_bytes * (_ANSWERS + 1) // _ANSWERS
         self._process = Process(_NAME)
         self._held = _Held()
 
@@ -90,14 +110,7 @@ class NarrowReader:
             return
         asked = PullMessageRequest.parse(frame.command.fields)
         queue = MessageQueue(asked.topic, broker, asked.queue_id)
-        held = self._held.send(queue, asked.queue_offset, len(reply.body))
-        most = (
-            self._most_bytes * (_ANSWERS + 1) // _ANSWERS
-        )  # the range that all others wait for has one always
-        if held > most:
-            self._stage.history.oversized.append(
-                f"{held:,} bytes are in memory with {queue}:{asked.queue_offset}, {most:,} may be"
-            )
+        self._held.send(queue, asked.queue_offset, len(reply.body), session, most=self._most_held)
 
     def _run(self) -> None:
         scheduler = self._stage.scheduler
@@ -127,5 +140,9 @@ class NarrowReader:
         self._stage.history.did["a reader with little memory"] += 1
         for event in read_chunks(client, ranges, options):
             if isinstance(event, Pulled):
-                self._held.give_out(event.pull.offsets.queue, event.chunks[-1].until_offset)
+                queue, until = event.pull.offsets.queue, event.chunks[-1].until_offset
+                self._stage.history.oversized += [
+                    f"{held:,} bytes are in memory with {queue}, {self._most_held:,} may be"
+                    for held in self._held.give_out(queue, until, most=self._most_held)
+                ]
                 self._stage.scheduler.park(self._chance.uniform(0.0, 0.05))

@@ -20,6 +20,18 @@ from pyspark_rocketmq.testing.log import PullLimits
 __all__ = ["GROUP", "Plan"]
 
 GROUP: Final = "report"
+_MISSING_ANSWERS: Final = ("send: executed, no answer", "send: executed, connection closed")
+_NOT_STAGED: Final = frozenset(
+    {
+        "a master pauses",
+        "a partition",
+        "a queue is hidden",
+        "a queue is written no more",
+        "a topic is read-only at a broker",
+        "retention deletes messages",
+    }
+)
+"""Faults that the promise of staged writes excludes."""
 _UNCOMMITTED: Final = frozenset({"consumerGroup", "commitIntervalMs", "maxRatePerQueue"})
 """Options of a query that cannot be combined with reading only what is committed."""
 _HIDES: Final = "a queue is hidden"
@@ -71,7 +83,9 @@ class Plan:
     group: GroupPlan | None = None
     """The members that read in the query's place."""
     sinks: int = 0
-    """Streaming writes that are committed in a commit topic, which the query reads; 0: others."""
+    """Streaming writes that are committed in a commit topic; 0: others."""
+    staged: bool = False
+    """Whether they send their rows to a staging topic, instead of a query that reads the commit topic."""
     bystanders: int = 0
     """Brokers that do not have the topic: name servers know them while none of the topic's is registered."""
     proxies: int = 0
@@ -260,8 +274,10 @@ class Plan:
         chance = self._own_chance("commits")
         special = self.static or self.compacted or self.lossy or self.strict or self.retires or self.proxies
         others = self.group or self.direct or self.job or self.narrow or self.bystanders
-        if special or others or self.sink is None or chance.random() < 0.5:
+        if special or others or self.sink is None:
             return self
+        if chance.random() < 0.5:
+            return self._with_staging()
         options = {name: it for name, it in self.options.items() if name not in _UNCOMMITTED}
         changes = tuple(
             {name: it for name, it in each.items() if name not in _UNCOMMITTED} for each in self.changes
@@ -273,7 +289,7 @@ class Plan:
         return replace(
             self,
             sinks=chance.choice((1, 2)),
-            sink=self.sink.made_committed(),
+            sink=self.sink.made_committed("committed"),
             options={**options, "isolation": "read_committed"},
             changes=changes,
             kills=replace(self.kills, midway=0.3, zombie=0.15) if hostile else self.kills,
@@ -281,6 +297,28 @@ class Plan:
             job=not hides and chance.random() < 0.4,
             faults=tuple(faults),
         )
+
+    def _with_staging(self) -> Plan:
+        """Have rows staged, and sent to their topic when they are committed.
+
+        Without what the promise excludes: sends that arrive late, messages that expire, queues that may not
+        be written.
+        """
+        chance = self._own_chance("staging")
+        if self.sink is None or chance.random() < 0.5:
+            return self
+        hostile = bool(self.kills.driver) or chance.random() < 0.5
+        span_s = max((fault.at_s for fault in self.faults), default=5.0)
+        plan = replace(
+            self,
+            sinks=chance.choice((1, 2)),
+            staged=True,
+            sink=self.sink.made_committed("staged"),
+            habits=replace(self.habits, bytes_per_s=max(self.habits.bytes_per_s, 1e7)),
+            kills=replace(self.kills, midway=0.3, zombie=0.15) if hostile else self.kills,
+            faults=tuple(fault for fault in self.faults if fault.kind not in _NOT_STAGED),
+        )
+        return plan._with_faults(draw_more_faults(chance, span_s, _MISSING_ANSWERS, (3, 6)))
 
     def _with_hidden_queues(self) -> Plan:
         """Have the topic's last queues hidden for a time, and shown again."""

@@ -20,6 +20,7 @@ from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.errors import DataLossError, NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
+from pyspark_rocketmq.spark.write.sink_topics import options_of_tasks
 from pyspark_rocketmq.spark.write.transaction import Transactions
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask
@@ -83,15 +84,15 @@ class SinkPlan:
         options = {**self.options, "deliveryGuarantee": "transactional", "producerGroup": "sink"}
         return replace(self, options=options)
 
-    def made_committed(self) -> SinkPlan:
+    def made_committed(self, visibility: str) -> SinkPlan:
         """Return the plan of a write whose batches are committed in a commit topic."""
-        committed = {"deliveryGuarantee": "transactional", "transactionVisibility": "committed"}
+        committed = {"deliveryGuarantee": "transactional", "transactionVisibility": visibility}
         return replace(self, options={**self.options, **committed})
 
     @property
     def committed(self) -> bool:
         """Whether batches are committed in a commit topic."""
-        return self.options.get("transactionVisibility") == "committed"
+        return "transactionVisibility" in self.options
 
     @property
     def transactional(self) -> bool:
@@ -260,7 +261,8 @@ class Sink:
     def _write(self, client: Client, name: TransactionName, partition: int, survive: Survive) -> WriteReport:
         rows = self._rows(name.number, partition)
         scope = WriteScope(job=str(name), partition=partition, transaction=name)
-        report = WriteTask(client, self._options, self._layout, scope).run(self._batches(rows, survive))
+        options = options_of_tasks(self._options)
+        report = WriteTask(client, options, self._layout, scope).run(self._batches(rows, survive))
         if report.rows != len(rows):
             self._history.miscounted.append(f"{report.rows} rows are reported, {len(rows)} were given")
         return report
