@@ -266,7 +266,7 @@ def test_a_job_reads_and_joins_with_the_databases_own_driver(server, tmp_path) -
         f"""SET 'execution.runtime-mode' = 'batch';
         CREATE TABLE products (id BIGINT, name STRING) WITH ('connector' = 'jdbc',
           'url' = 'jdbc:mariadb://{url.host}:{url.port}/{url.database}', 'table-name' = 'products',
-          'username' = '{USER}', 'password' = '{PASSWORD}', 'driver' = 'org.mariadb.jdbc.Driver');
+          'username' = '{USER}', 'password' = '{PASSWORD}');
         CREATE TABLE sales (product BIGINT)
           WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path / "sales.json"}');
         SELECT product, name FROM sales LEFT JOIN products ON product = id ORDER BY product;"""

@@ -10,7 +10,7 @@ from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.options import CompatibilityWarning
 from pyspark_rocketmq.sql.check import check_job
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable
-from pyspark_rocketmq.sql.flink.jdbc import check_writable
+from pyspark_rocketmq.sql.flink.jdbc import check_writable, reading_options
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.statements import Position
 
@@ -120,3 +120,16 @@ def test_which_databases_are_written():
         check_writable({"url": url}, at)
     with pytest.raises(SqlError, match="line 3, column 4: jdbc:oracle can be read, but not written"):
         check_writable({"url": "jdbc:oracle:thin:@//h/d"}, at)
+
+
+def test_mariadb_is_read_with_the_quotes_that_it_has():
+    options = {"url": "jdbc:mariadb://db:3306/shop", "table-name": "t", "username": "u"}
+    assert reading_options(options) == {
+        "url": "jdbc:mysql://db:3306/shop?permitMysqlScheme",
+        "dbtable": "t",
+        "user": "u",
+        "driver": "org.mariadb.jdbc.Driver",
+    }
+    given = reading_options({"url": "jdbc:mariadb://db/shop?a=b", "driver": "x"})
+    assert given == {"url": "jdbc:mysql://db/shop?a=b&permitMysqlScheme", "driver": "x"}
+    assert reading_options({"url": "jdbc:mysql://db/shop"}) == {"url": "jdbc:mysql://db/shop"}

@@ -22,8 +22,17 @@ from pyspark_rocketmq.sql.statements import CreateTable, PhysicalColumn, Positio
 if TYPE_CHECKING:
     from pyspark_rocketmq.spark.stores.database_table import DatabaseTable
 
-__all__ = ["JDBC_OPTIONS", "check_database", "check_writable", "no_rows", "read_database", "row_writer"]
+__all__ = [
+    "JDBC_OPTIONS",
+    "check_database",
+    "check_writable",
+    "no_rows",
+    "read_database",
+    "reading_options",
+    "row_writer",
+]
 
+_MARIADB: Final = "jdbc:mariadb:"
 _REMOVED: Final = "__removed"
 
 _READING: Final[Mapping[str, str]] = {
@@ -80,7 +89,7 @@ def read_database(spark: SparkSession, declared: CreateTable, options: Mapping[s
     OptionError
         Spark cannot reach the database.
     """
-    given = {_READING[name]: value for name, value in options.items()}
+    given = reading_options(options)
     try:
         rows = spark.read.format("jdbc").options(**given).load()
     except (Py4JJavaError, PySparkException) as error:
@@ -97,6 +106,20 @@ def read_database(spark: SparkSession, declared: CreateTable, options: Mapping[s
             value = F.col(quote(known[column.name.key]))
             selected.append(value.cast(column.type).alias(column.name.text))
     return add_computed(declared, rows.select(*selected))
+
+
+def reading_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of Spark's reader.
+
+    Spark quotes names for MySQL as MariaDB needs it only in URLs of MySQL. With other quotes, MariaDB returns
+    the names of columns in place of their values. MariaDB's driver takes such a URL if it is told to.
+    """
+    given = {_READING[name]: value for name, value in options.items()}
+    url = given["url"]
+    if url.startswith(_MARIADB):
+        given["url"] = f"jdbc:mysql:{url.removeprefix(_MARIADB)}{'&' if '?' in url else '?'}permitMysqlScheme"
+        given.setdefault("driver", "org.mariadb.jdbc.Driver")
+    return given
 
 
 def no_rows(spark: SparkSession, declared: CreateTable) -> DataFrame:
