@@ -139,7 +139,7 @@ def mq() -> Iterator[MockBroker]:
         begin = encode_record(Begin(owner="orders/q", number=7, ends={}))
         broker.send(OutgoingMessage("orders-commits", begin))
         ranges = {MessageQueue("orders-staging", "broker-a", 0): ((0, 1),)}
-        commit = encode_record(Commit(owner="orders-staging/q", number=7, since=0, ranges=ranges))
+        commit = encode_record(Commit(owner="orders-staging/orders/q", number=7, since=0, ranges=ranges))
         broker.send(OutgoingMessage("orders-staging-commits", commit))
         broker.send(OutgoingMessage("orders", b'{"id": 1}', tags="new", keys="1"))
         broker.send(OutgoingMessage("%DLQ%billing", b"x"))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.network.test_write_task import status
 from tests.support.cli import CommandLine
 from tests.support.clocks import FakeClock
 from tests.support.committed_query import Query, send
@@ -233,12 +234,96 @@ def test_any_order_of_crashes_and_runs_appends_every_row_once(mq, query, seed: i
         assert visible(mq) == expected
 
 
-def test_a_topic_without_the_staging_topic_s_queues_is_refused_and_nothing_is_lost(mq, query) -> None:
+def test_a_topic_without_the_staging_topic_s_queues_is_refused_before_anything_is_sent(mq, query) -> None:
     mq.create_topic("orders-staging", 3)
     first = query()
-    with pytest.raises(OptionError, match="give both topics the same queues"):
-        first.run(7, *BODIES)
+    with pytest.raises(OptionError, match="create the staging topic with the queues of the topic"):
+        first.write(7, *BODIES)
+    assert visible(mq, "orders-staging") == {}
     mq.create_topic("orders", 3)
+    query().run(7, *BODIES)
+    assert visible(mq) == ONCE
+
+
+def test_a_static_topic_is_refused_before_anything_is_sent(mq, query) -> None:
+    mq.create_static_topic("static", 2)
+    for name, queues in (("static-staging", 2), ("static-staging-commits", 1)):
+        mq.create_topic(name, queues, brokers=["broker-a"])
+    with pytest.raises(OptionError, match="a static topic cannot have transactions"):
+        query(topic="static").write(7, *BODIES)
+    assert visible(mq, "static-staging") == {}
+
+
+def test_a_staging_topic_that_is_created_has_the_queues_of_its_topic(mq, query) -> None:
+    mq.create_topic("bills", 3)
+    mq.create_topic("bills-staging-commits", 1, brokers=["broker-a"])
+    query(topic="bills", createTopic="true", topicQueues="8").run(7, *BODIES)
+    assert visible(mq, "bills") == ONCE
+    assert len(mq.queues("bills-staging")) == len(mq.queues("bills"))
+
+
+def test_topics_that_share_a_staging_topic_have_each_its_rows(mq, query, cli) -> None:
+    """Also with the same query or job id, and with ``tx append`` for one of them."""
+    mq.create_topic("bills", 2)
+    orders, bills = query(), query(topic="bills", stagingTopic="orders-staging")
+    orders.run(0, "an order")
+    ranges = bills.write(0, "a bill")
+    bills.commits.commit(bills.name(0), [ranges])
+    assert cli("tx", "append", "orders", "--yes").out.strip() == "every committed row is in orders"
+    bills.commit(0, None)
+    assert (visible(mq), visible(mq, "bills")) == ({"an order": 1}, {"a bill": 1})
+
+
+def test_a_broker_that_is_away_before_the_append_is_waited_for(mq, query) -> None:
+    first = query()
+    ranges = first.write(7, *BODIES)
+    first.commits.commit(first.name(7), [ranges])
+    mq.stop_broker("broker-b")
+    clock = FakeClock(base=SYSTEM_CLOCK)
+    since = clock.monotonic()
+
+    def come_back() -> None:
+        if clock.monotonic() - since > 40:
+            clock.on_sleep = lambda: None
+            mq.start_broker("broker-b")
+
+    clock.on_sleep = come_back
+    query(clock, outageTimeout="600s").commit(7, None)
+    assert visible(mq) == ONCE
+    mq.stop_broker("broker-b")
+    query(outageTimeout="0s").commit(7, None)  # everything is there: the topic does not matter
+
+
+def test_the_wait_for_late_sends_begins_when_their_broker_answers(mq, query) -> None:
+    """A broker that stands still executes what it has received when it goes on."""
+    clock = FakeClock(base=SYSTEM_CLOCK)
+    first = query(clock, outageTimeout="600s")
+    ranges = first.write(7, *BODIES)
+    mq.inject(HangUp(executed=True), on=SEND, times=1, after=5)
+    away: list[bool] = []
+
+    def stand_still() -> None:
+        if not away:
+            mq.stop_broker("broker-b")
+        away.append(len(away) < 6)
+        if len(away) == 7:
+            mq.start_broker("broker-b")
+
+    clock.on_sleep = stand_still
+    first.commit(7, ranges)
+    quiet = [at for at, seconds in enumerate(clock.sleeps[-len(away) :]) if seconds == 3.5]
+    assert quiet
+    assert not any(away[at] for at in quiet)
+    assert visible(mq) == ONCE
+
+
+def test_a_status_that_is_not_accepted_is_told_once_and_nothing_is_sent_again(mq, query) -> None:
+    first = query()
+    ranges = first.write(7, *BODIES)
+    mq.inject(status(ResponseCode.FLUSH_SLAVE_TIMEOUT), on=SEND, times=3)
+    with pytest.raises(SendError, match="some are stored with a status that acceptStatuses does not have"):
+        first.commit(7, ranges)
+    assert visible(mq) == ONCE
     query().commit(7, None)
     assert visible(mq) == ONCE
 
@@ -262,14 +347,17 @@ def test_the_batches_of_queries_that_never_run_again_are_appended_by_a_command(m
     assert visible(mq) == ONCE | {"theirs": 1}
 
 
-def test_staged_rows_that_are_gone_are_an_error(mq, query) -> None:
+def test_staged_rows_that_are_gone_are_an_error(mq, query, cli) -> None:
     first = query()
     ranges = first.write(7, *BODIES)
     first.commits.commit(first.name(7), [ranges])
     queue = mq.queues("orders-staging")[0]
     mq.expire(queue, 2)
-    with pytest.raises(DataLossError):
+    with pytest.raises(DataLossError, match="finish the batch without them: pyspark-rocketmq tx append"):
         query().commit(7, None)
+    assert "58 rows appended" in cli("tx", "append", "orders", "--skip-lost", "--yes").out
+    query().commit(7, None)
+    assert visible(mq).total() == 58
 
 
 def test_what_no_broker_takes_is_an_error_that_says_how_many(mq, query) -> None:

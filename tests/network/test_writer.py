@@ -34,7 +34,7 @@ def mq() -> Iterator[MockCluster]:
 def writer(mq: MockCluster, tmp_path: Path) -> WriterOf:
     def make(*, overwrite: bool = False, **given: str) -> RocketMQBatchWriter:
         place = {"nameServer": mq.name_server, "topic": "orders", "sendTimeoutMs": "60000"}
-        if given.get("deliveryGuarantee") == "transactional":
+        if given.get("deliveryGuarantee") == "transactional" and "transactionVisibility" not in given:
             place["transactionLog"] = str(tmp_path / "log")
         options = parse_options(SinkOptions, place | given, where="write", environ={})
         return RocketMQBatchWriter(options, ROWS, overwrite=overwrite)
@@ -54,6 +54,18 @@ def test_rows_of_a_transaction_are_visible_after_the_commit_once_for_each_job(mq
         assert visible(mq) == Counter("abc")
     log = TransactionLog(str(tmp_path / "log"))
     assert (log.undone("monday"), log.newest_done("monday")) == ((), 0)
+
+
+def test_rows_of_a_staged_write_are_visible_once_for_each_job_and_no_rows_cost_no_search(mq, writer) -> None:
+    mq.create_topic("orders-staging", 2)
+    mq.create_topic("orders-staging-commits", 1)
+    empty = writer(**TRANSACTIONAL, transactionVisibility="staged")
+    empty.commit([task(empty), None])
+    assert mq.asked[RequestCode.PULL_MESSAGE] == 0
+    for _ in range(2):
+        run = writer(**TRANSACTIONAL, transactionVisibility="staged")
+        run.commit([task(run, "a", "b"), task(run, "c"), None])
+        assert visible(mq) == Counter("abc")
 
 
 def test_nothing_of_a_transaction_is_visible_before_the_commit_or_after_an_abort(mq, writer) -> None:

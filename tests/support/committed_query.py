@@ -13,8 +13,12 @@ from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
+from pyspark_rocketmq.spark.write.committed.staging_topic import (
+    batch_name,
+    options_of_tasks,
+    require_same_queues,
+)
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
-from pyspark_rocketmq.spark.write.sink_topics import options_of_tasks
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask
 from pyspark_rocketmq.testing import MockCluster
@@ -60,10 +64,12 @@ class Query:
 
     def name(self, number: int) -> TransactionName:
         """Return the name of a batch."""
-        return TransactionName(self.id, number)
+        return batch_name(self.options, self.id, number)
 
     def write(self, number: int, *bodies: str) -> Ranges | None:
         """Run one task."""
+        if self.options.is_staged:
+            require_same_queues(self._client, self.options)
         name = self.name(number)
         scope = WriteScope(job=str(name), partition=0, transaction=name)
         layout = sink_layout(from_arrow_schema(BODY), self.options)

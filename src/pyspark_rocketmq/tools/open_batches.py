@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_rocketmq.client.commits.commit_log import CommitLog, require_commit_queue
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import SendStatus
 from pyspark_rocketmq.options import Guarantee, SinkOptions
 from pyspark_rocketmq.options.choices import Visibility
 from pyspark_rocketmq.planning.commits.records import Appended
 from pyspark_rocketmq.planning.commits.visible import find_open
 from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
-from pyspark_rocketmq.spark.write.sink_topics import options_of_tasks
+from pyspark_rocketmq.spark.write.committed.staging_topic import batch_name, options_of_tasks
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def find_staged_batches(client: Client, topics: StagedTopics) -> tuple[StagedBat
         for entry in entries.values()
         if isinstance(entry.record, Appended)
     }
-    prefix = f"{topics.staging_topic}/"
+    prefix = f"{topics.staging_topic}/{topics.topic}/"
     return tuple(
         StagedBatch(
             query=owner.removeprefix(prefix),
@@ -146,8 +147,10 @@ def find_staged_batches(client: Client, topics: StagedTopics) -> tuple[StagedBat
     )
 
 
-def append(client: Client, topics: StagedTopics, batch: StagedBatch) -> int:
+def append(client: Client, topics: StagedTopics, batch: StagedBatch, *, skip_lost: bool = False) -> int:
     """Append what is missing of a batch, and return the number of rows sent. A query that does so fails.
+
+    With ``skip_lost``, rows that the staging topic has lost are left out.
 
     Raises
     ------
@@ -161,9 +164,9 @@ def append(client: Client, topics: StagedTopics, batch: StagedBatch) -> int:
         transaction_visibility=Visibility.STAGED,
         staging_topic=topics.staging_topic,
         commit_topic=topics.commit_topic,
+        accept_statuses=frozenset(SendStatus),
         outage_timeout_ms=_APPEND_OUTAGE_MS,
     )
     commits = RangeCommits(client, options_of_tasks(options))
-    return StagedAppends(client, options, commits, ordered=True).append(
-        TransactionName(batch.query, batch.number)
-    )
+    appends = StagedAppends(client, options, commits, ordered=True)
+    return appends.append(batch_name(options, batch.query, batch.number), skip_lost=skip_lost)

@@ -120,6 +120,10 @@ def append_(
     staging_topic: Annotated[
         str | None, typer.Option("--staging-topic", help="The staging topic, if it is not TOPIC-staging.")
     ] = None,
+    skip_lost: Annotated[
+        bool,
+        typer.Option("--skip-lost", help="Also finish batches of which the staging topic has lost rows."),
+    ] = False,
     commit_topic: CommitTopic = None,
     namesrv: Namesrv = None,
     option: Settings = None,
@@ -138,7 +142,9 @@ def append_(
     )
     with connect(namesrv, option) as client:
         found = find_staged_batches(client, topics)
-        sent = [append(client, topics, each) for each in found] if yes else [None] * len(found)
+        sent: list[int | None] = [
+            append(client, topics, each, skip_lost=skip_lost) if yes else None for each in found
+        ]
     if json:
         print_json(
             [{**_plain_staged(each), "appended": rows} for each, rows in zip(found, sent, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -26,13 +26,11 @@ from pyspark_rocketmq.errors import (
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import MessageQueue, Permission
-from pyspark_rocketmq.model.names import staging_topic_of
 from pyspark_rocketmq.options import SinkOptions
-from pyspark_rocketmq.options.choices import Visibility
 from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
-__all__ = ["ANY_QUEUE", "RESTART_MS", "SinkTopics", "named_brokers", "options_of_tasks", "require_topic"]
+__all__ = ["ANY_QUEUE", "RESTART_MS", "SinkTopics", "named_brokers", "require_topic"]
 
 ANY_QUEUE: Final = -1
 """The number of rows that may go to any queue."""
@@ -70,18 +68,6 @@ class _SeenBrokers:
 
 
 _seen: Final[WeakKeyDictionary[Client, _SeenBrokers]] = WeakKeyDictionary()
-
-
-def options_of_tasks(options: SinkOptions) -> SinkOptions:
-    """Return the options with which tasks send rows: of a write to the staging topic, if there is one."""
-    if not options.is_staged:
-        return options
-    return replace(
-        options,
-        topic=staging_topic_of(str(options.topic), options.staging_topic),
-        staging_topic=None,
-        transaction_visibility=Visibility.COMMITTED,
-    )
 
 
 def require_topic(options: SinkOptions) -> None:

@@ -25,8 +25,13 @@ from pyspark_rocketmq.spark.features import DataSourceStreamArrowWriter
 from pyspark_rocketmq.spark.task_client import task_client
 from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
+from pyspark_rocketmq.spark.write.committed.staging_topic import (
+    batch_name,
+    options_of_tasks,
+    require_same_queues,
+)
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout, sink_layout
-from pyspark_rocketmq.spark.write.sink_topics import options_of_tasks, require_topic
+from pyspark_rocketmq.spark.write.sink_topics import require_topic
 from pyspark_rocketmq.spark.write.transaction import Transactions
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName, require_checkpoint
 from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask, is_ordered
@@ -99,13 +104,15 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
                 "a transactional write needs jobId: the same when the job is run again", option="jobId"
             )
         require_topic(options)
-        require_topic(options_of_tasks(options))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
         job = self._options.job_id or self._write_id
         scope = WriteScope(
-            job=job, partition=_partition(), write=self._write_id, transaction=TransactionName(job)
+            job=job,
+            partition=_partition(),
+            write=self._write_id,
+            transaction=batch_name(self._options, job),
         )
         return _write(iterator, self._options, self._layout, scope, readable=not self._layout.delayed)
 
@@ -155,7 +162,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
-        name = _query_and_batch()
+        name = _query_and_batch(self._options)
         scope = WriteScope(job=str(name), partition=_partition(), transaction=name)
         return _write(iterator, self._options, self._layout, scope)
 
@@ -174,7 +181,7 @@ def _partition() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def _query_and_batch() -> TransactionName:
+def _query_and_batch(options: SinkOptions) -> TransactionName:
     """Return the query's id, which does not change on restarts, with the number of its batch."""
     context = TaskContext.get()
     assert context is not None
@@ -182,7 +189,7 @@ def _query_and_batch() -> TransactionName:
     batch = context.getLocalProperty("streaming.sql.batchId")
     assert query is not None
     assert batch is not None
-    return TransactionName(query, int(batch))
+    return batch_name(options, query, int(batch))
 
 
 def _write(
@@ -194,6 +201,8 @@ def _write(
     readable: bool = False,
 ) -> TaskWritten:
     client = task_client(options.client)
+    if options.is_staged:
+        require_same_queues(client, options)
     with span("send", options.topic or "(several)") as current:  # of a worker that has OpenTelemetry's SDK
         report = WriteTask(client, options_of_tasks(options), layout, scope).run(batches)
         if current is not None:
@@ -240,7 +249,7 @@ def _conclude(
         client = connect(options.client)
         commits = RangeCommits(client, options_of_tasks(options))
         commits.commit(name, [report.ranges for report in reports])
-        if options.is_staged:
+        if options.is_staged and any(report.rows for report in reports):
             StagedAppends(client, options, commits, ordered=is_ordered(options, layout)).append(name)
     _LOG.info(
         "%d rows written in %d sends, %d dead letters",

@@ -72,12 +72,12 @@ class AppendTurn:
         record = Append(
             owner=self._commits.owner(self._name), number=self._name.number, claim=self._claim, ends=since
         )
-        self._commits.add(record)
-        earlier = self._earlier()
+        own_at = self._commits.add(record)
+        earlier = self._earlier(own_at + 1)
         if earlier:  # also one that came since
             self.continues = True
             self._clock.sleep(_LEASE_S)
-            earlier = self._earlier()
+            earlier = self._earlier(own_at + 1)
         if earlier is None:
             return None
         return earlier[0].ends if earlier else since
@@ -102,7 +102,8 @@ class AppendTurn:
                 return
         raise RocketMQError(
             f"the commit topic takes longer than {_LOOK_AGAIN_S:.0f} s to be read: whether another process "
-            "appends this batch is not known",
+            "appends this batch is not known. Its rows are committed; the next run of the query or job, or "
+            "pyspark-rocketmq tx append, continues",
             owner=self._name.owner,
         )
 
@@ -110,9 +111,12 @@ class AppendTurn:
         """Tell that every row is appended."""
         self._commits.add(Appended(owner=self._commits.owner(self._name), number=self._name.number))
 
-    def _earlier(self) -> list[Append] | None:
-        """Return the claims of the batch before this process's own, in order; None if it is appended."""
-        entries = self._read(self._committed_at, self._commits.end())
+    def _earlier(self, known: int = 0) -> list[Append] | None:
+        """Return the claims of the batch before this process's own, in order; None if it is appended.
+
+        Records before ``known`` are stored: they are waited for if the broker does not show them yet.
+        """
+        entries = self._read(self._committed_at, max(self._commits.end(), known))
         if any(isinstance(entry.record, Appended) for entry in entries):
             return None
         claims = [entry.record for entry in entries if isinstance(entry.record, Append)]

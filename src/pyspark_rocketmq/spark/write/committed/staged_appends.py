@@ -21,12 +21,13 @@ from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.client.retry import RetryPolicy
 from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
+from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
 from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
     ConnectError,
     DataLossError,
     FlowControlError,
-    OptionError,
     RocketMQError,
     RouteError,
     SendError,
@@ -37,9 +38,10 @@ from pyspark_rocketmq.planning.commits.visible import clip, join, listed
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.decode.columns import ENCODED_PROPERTIES
 from pyspark_rocketmq.record.encode.batches import BatchLimits, encode_parcels, kinds_of
-from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows
+from pyspark_rocketmq.record.encode.outgoing_rows import UNIQUE_KEY_BYTES, OutgoingRows
 from pyspark_rocketmq.record.encode.stored_rows import rows_of_stored, unique_keys_of
 from pyspark_rocketmq.spark.write.committed.append_turn import AppendTurn
+from pyspark_rocketmq.spark.write.committed.staging_topic import check_target
 from pyspark_rocketmq.spark.write.parcels import outgoing_of
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 
@@ -56,7 +58,13 @@ _LOG: Final = logging.getLogger(__name__)
 _QUIET_S: Final = 3.5
 """After this time without an answer a send is stored, or never will be: brokers drop what waited for 3 s."""
 
+_READABLE_MS: Final = 10_000
+
 _AGAIN: Final = RetryPolicy()
+
+_CONTINUES: Final = "the next run of the query or job, or pyspark-rocketmq tx append, continues"
+
+_KEY: Final = np.dtype(f"S{UNIQUE_KEY_BYTES}")
 
 _COLUMNS: Final = ("topic", "brokerName", "queueId", "queueOffset", "flag", "body", ENCODED_PROPERTIES)
 
@@ -79,6 +87,23 @@ class _Staged:
     rows: OutgoingRows
     offsets: npt.NDArray[np.int64]
     unique: pa.Array
+
+
+@dataclass(slots=True, kw_only=True)
+class _Task:
+    """What is appended, and what is stored so far.
+
+    ``ends``: for each queue, the offset after the last row. ``weak``: the first status that is not accepted.
+    """
+
+    name: TransactionName
+    targets: _Targets
+    since: Mapping[MessageQueue, int]
+    turn: AppendTurn
+    skip_lost: bool
+    sent: int = 0
+    ends: dict[MessageQueue, int] = field(default_factory=dict)
+    weak: RocketMQError | None = None
 
 
 @dataclass(slots=True)
@@ -130,15 +155,21 @@ class StagedAppends:
             compress_above=options.compress_above,
         )
 
-    def append(self, name: TransactionName) -> int:
+    def append(self, name: TransactionName, *, skip_lost: bool = False) -> int:
         """Append what is missing of a batch, if it is committed; return the number of rows sent.
+
+        Parameters
+        ----------
+        name : TransactionName
+        skip_lost : bool
+            Whether rows that are not in the staging topic any more are left out.
 
         Raises
         ------
         TransactionFencedError
             Another process appends this batch.
         SendError
-            Rows are missing; the next call continues.
+            Rows are missing, or stored with a status that is not accepted; the next call continues.
         DataLossError
             Rows are not in the staging topic any more.
         RocketMQError
@@ -148,58 +179,64 @@ class StagedAppends:
         if found is None or not found[1].ranges:
             return 0
         committed_at, commit = found
-        targets = self._targets(commit.ranges)
         turn = AppendTurn(self._commits, name, committed_at, self._client.clock)
-        since = turn.take(lambda: self._ends(targets.values()))
+        since = turn.take(lambda: self._ends(self._targets(commit.ranges).values()))
         if since is None:
             return 0
-        ranges, sent, failures = commit.ranges, 0, 0
-        stored = self._settle(since) if turn.continues else {}
-        patience = self._client.deadline(self._options.outage_timeout_ms)
+        task = _Task(
+            name=name, targets=self._targets(commit.ranges), since=since, turn=turn, skip_lost=skip_lost
+        )
+        self._append_all(task, commit.ranges)
+        wait_until_readable(self._client, task.ends, timeout_ms=_READABLE_MS)
+        if task.weak is not None:
+            raise SendError(
+                f"the rows of batch {name} are in {self._options.topic}, and some are stored with a status "
+                f"that acceptStatuses does not have; {_CONTINUES}: {task.weak}",
+                failed=0,
+            ) from task.weak
+        turn.finish()
+        _LOG.info("batch %s: %d rows appended to %s", name, task.sent, self._options.topic)
+        return task.sent
+
+    def _append_all(self, task: _Task, ranges: Ranges) -> None:
+        """Make passes until every row is stored, or nothing gets through for ``outageTimeout``."""
+        stored = self._settle(task.since) if task.turn.continues else {}
+        patience, failures = self._client.deadline(self._options.outage_timeout_ms), 0
         while True:
             left = _Left()
-            done = self._pass(ranges, targets, stored, turn, left)
-            sent += done
+            before = task.sent
+            self._pass(ranges, stored, task, left)
             if left.cause is None:
-                break
-            if done:
+                return
+            if task.sent > before:
                 failures, patience = 0, self._client.deadline(self._options.outage_timeout_ms)
             failures += 1
             pause_s = _AGAIN.pause_s(failures, self._client.random)
             if not left.cause.retriable or patience.remaining_s <= pause_s:
                 raise SendError(
-                    f"rows of batch {name} are committed and not yet in {self._options.topic}: {left.cause}. "
-                    "The next run of the query or job appends them",
+                    f"rows of batch {task.name} are committed and not yet in {self._options.topic}; "
+                    f"{_CONTINUES}: {left.cause}",
                     failed=_count(_slots(left.refused + left.unknown, ranges)),
                 ) from left.cause
             self._client.invalidate(str(self._options.topic))
             self._client.clock.sleep(pause_s)
             if left.unknown:
-                stored = self._settle(since)
+                stored = self._settle(task.since)
             ranges = _slots(left.refused + left.unknown, ranges)
-        turn.finish()
-        _LOG.info("batch %s: %d rows appended to %s", name, sent, self._options.topic)
-        return sent
 
     # --- one pass ---
 
     def _pass(
-        self,
-        ranges: Ranges,
-        targets: _Targets,
-        stored: Mapping[MessageQueue, OffsetRange],
-        turn: AppendTurn,
-        left: _Left,
-    ) -> int:
-        """Send the rows of ranges that are not in ``stored``, each once; return how many are acknowledged."""
+        self, ranges: Ranges, stored: Mapping[MessageQueue, OffsetRange], task: _Task, left: _Left
+    ) -> None:
+        """Send the rows of ranges that are not in ``stored``, each once, and note the outcomes."""
         with SendPipeline(
             self._producer,
             max_in_flight=self._options.sends_in_flight,
             ordered=self._ordered,
-            before_send=turn.confirm,
+            before_send=task.turn.confirm,
         ) as pipeline:
-            done = 0
-            for some in self._rows(ranges, targets, stored):
+            for some in self._rows(ranges, stored, task):
                 one_queue = np.zeros(len(some.rows), np.int32)
                 kinds = kinds_of(some.rows, self._limits)
                 for parcel in encode_parcels(some.rows, one_queue, kinds, self._limits, unique=some.unique):
@@ -208,64 +245,66 @@ class StagedAppends:
                         left.refused.append(slot)
                         continue
                     outgoing = outgoing_of(some.target.topic, parcel)
-                    done += _judge(pipeline.submit(outgoing, some.target, token=slot), left)
-            return done + _judge(pipeline.flush(), left)
+                    _judge(pipeline.submit(outgoing, some.target, token=slot), task, left)
+            _judge(pipeline.flush(), task, left)
 
     def _rows(
-        self,
-        ranges: Ranges,
-        targets: _Targets,
-        stored: Mapping[MessageQueue, OffsetRange],
+        self, ranges: Ranges, stored: Mapping[MessageQueue, OffsetRange], task: _Task
     ) -> Iterator[_Staged]:
         """Read the staged rows of ranges."""
         known: MessageQueue | None = None
-        keys = pa.chunked_array([], pa.binary())
-        read = ReadOptions(consumer_group=TOOLS_GROUP)
-        for batch in read_batches(self._client, listed(ranges), read, DecodeOptions(columns=_COLUMNS)):
+        keys = np.empty(0, _KEY)
+        read = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=not task.skip_lost)
+        batches = read_batches(self._client, listed(ranges), read, DecodeOptions(columns=_COLUMNS))
+        for batch in _explained(batches, task.name):
             topic, broker_name, queue_id = (batch[name][0].as_py() for name in _COLUMNS[:3])
-            target = targets[broker_name, queue_id]
+            target = task.targets[broker_name, queue_id]
             rows, unique = rows_of_stored(batch["body"], batch[ENCODED_PROPERTIES], batch["flag"])
             offsets = batch["queueOffset"].to_numpy()
             if stored:
                 if target != known:
                     known, keys = target, self._keys(stored.get(target))
-                missing = np.flatnonzero(~pc.is_in(unique, value_set=keys).to_numpy(zero_copy_only=False))
+                missing = np.flatnonzero(~_are_in(_keys_of(unique), keys))
                 rows, offsets, unique = rows.take(missing), offsets[missing], unique.take(pa.array(missing))
             if len(rows):
                 yield _Staged(MessageQueue(topic, broker_name, queue_id), target, rows, offsets, unique)
 
-    def _keys(self, stored: OffsetRange | None) -> pa.ChunkedArray:
-        """Return the encoded unique keys of the messages in a range.
+    def _keys(self, stored: OffsetRange | None) -> npt.NDArray[np.bytes_]:
+        """Return the encoded unique keys of the messages in a range, sorted.
 
         What has expired, or was lost, counts as missing: a row that is appended has expired after its staged
         message, and then that cannot be read either.
         """
         ranges = [] if stored is None else [stored]
         read = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
-        decode = DecodeOptions(columns=(ENCODED_PROPERTIES,))
-        batches = read_batches(self._client, ranges, read, decode)
-        return pa.chunked_array([unique_keys_of(batch[ENCODED_PROPERTIES]) for batch in batches], pa.binary())
+        batches = read_batches(self._client, ranges, read, DecodeOptions(columns=(ENCODED_PROPERTIES,)))
+        found = [_keys_of(unique_keys_of(batch[ENCODED_PROPERTIES])) for batch in batches]
+        return np.sort(np.concatenate([np.empty(0, _KEY), *found]))
 
     # --- topics ---
 
     def _targets(self, ranges: Ranges) -> _Targets:
-        """Return the queue for the rows of each staging queue, by broker and number: the same ones."""
+        """Return the queue for the rows of each staging queue, by broker and number; waits for its broker."""
         topic = str(self._options.topic)
-        brokers = {queue.broker_name for queue in ranges}
-        queues = SinkTopics(self._client, self._options, patient=True).queues(topic, brokers) or ()
-        targets: dict[tuple[str, int], MessageQueue] = {}
-        for staged in ranges:
-            target = MessageQueue(topic, staged.broker_name, staged.queue_id)
-            if target not in queues:
-                raise OptionError(
-                    f"{staged} has no such queue in {topic} that may be written: give both topics the same "
-                    f"queues (pyspark-rocketmq topic create {topic} --queues N), then start the query again. "
-                    "Nothing is lost: its rows are committed and wait",
-                    option="stagingTopic",
+        topics = SinkTopics(self._client, self._options, patient=True)
+        topics.queues(topic)
+
+        def look() -> tuple[MessageQueue, ...]:
+            queues = self._client.write_queues(topic)
+            away = {queue.broker_name for queue in ranges}.difference(queue.broker_name for queue in queues)
+            if away:
+                self._client.invalidate(topic)
+                raise BrokerNotFoundError(
+                    f"a broker that has staged rows is away, or does not have the topic; {_CONTINUES}",
                     topic=topic,
+                    broker_name=min(away),
                 )
-            targets[staged.broker_name, staged.queue_id] = target
-        return targets
+            return queues
+
+        queues = self._commits.patiently(look)
+        return {
+            (staged.broker_name, staged.queue_id): check_target(staged, topic, queues) for staged in ranges
+        }
 
     def _ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         wanted = list(queues)
@@ -273,12 +312,14 @@ class StagedAppends:
 
     def _settle(self, since: Mapping[MessageQueue, int]) -> dict[MessageQueue, OffsetRange]:
         """Wait until no send can be stored any more that has no answer; return where the rows may be."""
+        self._ends(since)  # brokers that stood still execute what they have received
         self._client.clock.sleep(_QUIET_S)
         stored = {}
         for queue, end in self._ends(since).items():
             if end < since[queue]:
                 raise DataLossError(
-                    "a queue is shorter than before: which rows of a batch it has is not known",
+                    "a queue is shorter than before: which rows of a batch it has is not known. If it lost "
+                    "messages, finish without a check: read what it has, and write what is missing",
                     condition="OFFSET_WENT_BACK",
                     queue=queue,
                     before=since[queue],
@@ -288,23 +329,56 @@ class StagedAppends:
         return stored
 
 
-def _judge(outcomes: Iterable[SendOutcome], left: _Left) -> int:
-    """Note the sends without success, and return how many rows the others have."""
-    done = 0
+def _judge(outcomes: Iterable[SendOutcome], task: _Task, left: _Left) -> None:
+    """Note what is stored, and what is left."""
     for outcome in outcomes:
-        if outcome.error is None:
-            done += outcome.outgoing.count
-            continue
         slot = cast("_Slot", outcome.token)
-        if not outcome.sent:  # since another send failed, which is judged, too
+        if outcome.result is not None:
+            end = outcome.result.queue_offset + outcome.outgoing.count
+            task.ends[outcome.result.queue] = max(end, task.ends.get(outcome.result.queue, 0))
+        elif not outcome.sent or outcome.error is None:  # since another send failed, which is judged, too
             left.refused.append(slot)
             continue
-        cause = outcome.error.__cause__
-        error = cause if isinstance(cause, RocketMQError) else outcome.error
-        (left.refused if isinstance(error, _NOT_STORED) else left.unknown).append(slot)
-        if left.cause is None or (left.cause.retriable and not error.retriable):
-            left.cause = error
-    return done
+        elif "status" in outcome.error.facts:
+            task.weak = task.weak or outcome.error
+        else:
+            cause = outcome.error.__cause__
+            error = cause if isinstance(cause, RocketMQError) else outcome.error
+            (left.refused if isinstance(error, _NOT_STORED) else left.unknown).append(slot)
+            if left.cause is None or (left.cause.retriable and not error.retriable):
+                left.cause = error
+            continue
+        task.sent += outcome.outgoing.count
+
+
+def _explained(batches: Iterator[pa.RecordBatch], name: TransactionName) -> Iterator[pa.RecordBatch]:
+    """Say what staged rows that are gone mean."""
+    try:
+        yield from batches
+    except DataLossError as error:
+        raise DataLossError(
+            f"rows of batch {name} are committed, and gone from the staging topic before they were in their "
+            "topic. If they cannot come back, finish the batch without them: pyspark-rocketmq tx append "
+            f"TOPIC --skip-lost --yes. {error.message.partition('. With')[0]}",
+            **error.facts,
+        ) from error
+
+
+def _keys_of(unique: pa.Array) -> npt.NDArray[np.bytes_]:
+    """Return encoded unique keys as values of a fixed size, without those of another size."""
+    usual = unique.filter(pc.equal(pc.binary_length(unique), UNIQUE_KEY_BYTES))
+    if not len(usual):
+        return np.empty(0, _KEY)
+    return np.frombuffer(usual.cast(pa.binary(UNIQUE_KEY_BYTES)).buffers()[1], _KEY, count=len(usual))
+
+
+def _are_in(keys: npt.NDArray[np.bytes_], known: npt.NDArray[np.bytes_]) -> npt.NDArray[np.bool_]:
+    """Return which keys are among sorted ones."""
+    if not len(known):
+        return np.zeros(len(keys), np.bool_)
+    places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    found: npt.NDArray[np.bool_] = known[places] == keys
+    return found
 
 
 def _slots(slots: Iterable[_Slot], ranges: Ranges) -> Ranges:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.options import SinkOptions, parse_options
-from pyspark_rocketmq.spark.write.sink_topics import options_of_tasks
+from pyspark_rocketmq.spark.write.committed.staging_topic import options_of_tasks
 
 TRANSACTIONAL = {
     "nameServer": "127.0.0.1:9876",
