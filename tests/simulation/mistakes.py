@@ -579,7 +579,7 @@ PLANTS: Final = tuple(
         (
             "staged rows that an earlier run appended are appended again",
             "spark.write.committed.staged_appends",
-            "stored = self._settle(since) if turn.continues else {}",
+            "stored = self._settle(task.since) if task.turn.continues else {}",
             "stored = {}",
         ),
         (

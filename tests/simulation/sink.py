@@ -19,8 +19,8 @@ from tests.simulation.tasks import Survive, TaskSet
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.errors import DataLossError, NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.options import SinkOptions, parse_options
+from pyspark_rocketmq.spark.write.committed.staging_topic import batch_name, options_of_tasks
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
-from pyspark_rocketmq.spark.write.sink_topics import options_of_tasks
 from pyspark_rocketmq.spark.write.transaction import Transactions
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask
@@ -189,7 +189,7 @@ class Sink:
             self._history.did["sink: batch written again"] += number == self._begun
             self._begun = number
             self.program.step("started")
-            name = TransactionName(self._query, number)
+            name = batch_name(self._options, self._query, number)
             writer = RocketMQStreamWriter(self._options, self._spark_schema, connect=lambda _: client)
             tasks = TaskSet[WriteReport](
                 self._stage,

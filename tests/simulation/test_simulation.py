@@ -20,7 +20,7 @@ from tests.simulation.scenarios import FOLDER, load
 from pyspark_rocketmq.model import MessageQueue
 
 A = ("orders", "broker-a", 0)
-LIVES = 500
+LIVES = 100
 
 
 def run(module: str, *arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
