@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.streaming import StreamingContext
-from tests.spark.conftest import Sender, cut
+from tests.spark.conftest import Sender, cut, runs_after_a_failure
 from tests.spark.test_docs_blocks import blocks
 from tests.support.topics import TopicFactory, create_topic
 from tests.support.wait import eventually
@@ -135,6 +135,10 @@ def test_a_stream_copies_committed_batches_also_after_a_crash(
     checkpoints = {source: tmp_path / "first", middle: tmp_path / "second"}
 
     def copy(begin: str, end: str, **options: str) -> None:
+        for _ in runs_after_a_failure():
+            run(begin, end, **options)
+
+    def run(begin: str, end: str, **options: str) -> None:
         rows = (
             spark.readStream.format("rocketmq")
             .options(nameServer=mq.name_server, topic=begin, startingOffsets="earliest", columns="body")

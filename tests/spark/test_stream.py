@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from tests.spark.conftest import Batches, same_messages
+from tests.spark.conftest import Batches, runs_after_a_failure, same_messages
 from tests.support.cli import CommandLine
 from tests.support.wait import eventually
-
-from pyspark_rocketmq.spark.features import FEATURES
 
 
 def finish(query) -> None:
@@ -19,11 +17,6 @@ def finish(query) -> None:
 def logged(checkpoint: Path, batch: int) -> dict[str, object]:
     """Return the source's offset in Spark's offset log."""
     return json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
-
-
-def runs_after_a_failure() -> int:
-    """Return how many AvailableNow runs read everything. Before Spark 4.2, the first repeats the batch."""
-    return 1 if FEATURES.passes_positions else 2
 
 
 @pytest.mark.since_spark("4.2")
@@ -93,7 +86,7 @@ def test_a_failed_first_batch_loses_nothing_that_came_later(stream, send, topic,
         finish(stream(name, batches))
     expected += send(name, 9)
     batches.on_batch = lambda _: None
-    for _ in range(runs_after_a_failure()):
+    for _ in runs_after_a_failure():
         finish(stream(name, batches))
     same_messages(batches.all(), expected)
     assert sum(logged(tmp_path / "checkpoint", 0)["begin"][name]["broker-a"].values()) == len(before)
@@ -115,7 +108,7 @@ def test_a_start_that_moves_is_kept_when_the_very_first_batch_fails(stream, send
             finish(stream(name, batches, **options))
     batches.on_batch = lambda _: None
     expected = [row for row in [*old, *send(name, 4)] if row[2] >= 3]
-    for _ in range(runs_after_a_failure()):
+    for _ in runs_after_a_failure():
         finish(stream(name, batches, **options))
     everything = send.sent[name]
     same_messages(batches.all(), [row for row in everything if row[2] >= 3])

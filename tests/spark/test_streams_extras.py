@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from pyspark.errors import StreamingQueryException
+from tests.spark.conftest import runs_after_a_failure
 from tests.support.mqtt_broker import PASSWORD, USER, mqtt_broker
 from tests.support.postgres import PostgresServer
 from tests.support.topics import fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.errors import OptionError, PlanError
-from pyspark_rocketmq.spark.features import FEATURES
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
 from pyspark_rocketmq.streams.run.job_registry import checkpoint_of
 
@@ -190,7 +190,7 @@ def test_rows_that_are_added_to_tables(spark, postgres, running):
     query.stop()
     forget_last_commit(pipeline().plan().job)  # Spark does the batch again, and then what is new
     run("INSERT INTO readings_1 (id, place) VALUES (9, 'a'), (10, 'b')")
-    for _ in range(1 if FEATURES.passes_positions else 2):  # before 4.2, the first only repeats it
+    for _ in runs_after_a_failure():
         query = running(pipeline(), availableNow=True)
         assert query.awaitTermination(PATIENCE_S)
     assert rows()[2:] == [(4, "Roma"), (7, "Wien"), (9, "Roma"), (10, "Wien")]
