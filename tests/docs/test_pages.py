@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -186,8 +188,20 @@ def test_the_blocks_of_deployment_are_well_formed() -> None:
     assert job is not None
     assert job["kind"] == "SparkApplication"
     script = "\n".join(commands)
-    assert f"spark.kubernetes.container.image={job['spec']['image']}" in script
+    driver = job["spec"]["driver"]
+    (variable,), (secret,) = driver["env"], driver["envFrom"]
+    for setting in (
+        f"container.image={job['spec']['image']}",
+        f"namespace={job['metadata']['namespace']}",
+        f"authenticate.driver.serviceAccountName={driver['serviceAccount']}",
+        f"driverEnv.{variable['name']}={variable['value']}",
+        f"driver.secretKeyRef.ROCKETMQ_SECRET_KEY={secret['secretRef']['name']}:ROCKETMQ_SECRET_KEY",
+    ):
+        assert f"--conf spark.kubernetes.{setting} " in script
     assert job["spec"]["mainApplicationFile"] in script
+    (serverless,) = (shlex.split(command) for command in commands if "--job-driver" in command)
+    submitted = json.loads(serverless[-1])["sparkSubmit"]["sparkSubmitParameters"].split()
+    assert set(submitted[::2]) == {"--conf"}
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -20,11 +23,11 @@ TOPIC = "environments"
 JOB = """
 import json, sys
 from pyspark.sql import SparkSession
-name_server, place, folder = sys.argv[1:]
+place, folder = sys.argv[1:]
 builder = SparkSession.builder.master(place).config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
 spark = builder.getOrCreate()
-source = {"nameServer": name_server, "topic": "environments"}
+source = {"topic": "environments"}  # NAMESRV_ADDR is the driver's only: tasks get the rest
 sent = spark.createDataFrame([(bytearray(b"one"),), (bytearray(b"two"),)], "body binary")
 sent.write.format("rocketmq").mode("append").options(**source).save()
 batch = spark.read.format("rocketmq").options(**source).load()
@@ -37,6 +40,13 @@ print("@seen " + json.dumps({
     "stream": sorted(row.body for row in spark.read.schema("body string").json(folder + "/out").collect()),
 }))
 """
+BARE = {
+    "PYTHONPATH": "",
+    "PYSPARK_PYTHON": "/no/python",
+    "PYSPARK_DRIVER_PYTHON": "/no/python",
+    "NAMESRV_ADDR": "",
+}
+"""What the hosts of a cluster have: nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +75,10 @@ def check(done: subprocess.CompletedProcess[str]) -> None:
 def test_the_spark_extra_is_all_that_a_job_needs(wheel: Path, messages: MockCluster, tmp_path: Path) -> None:
     environment = Installation(tmp_path / "venv", wheel, "spark")
     done = environment.run(
-        *("python", "-c", JOB, messages.name_server, "local[1]", str(tmp_path)),
+        *("python", "-c", JOB, "local[1]", str(tmp_path)),
         cwd=tmp_path,
         timeout_s=600,
+        NAMESRV_ADDR=messages.name_server,
         PYSPARK_PYTHON=str(environment.bin / "python"),
     )
     check(done)
@@ -80,9 +91,10 @@ def test_workers_need_no_more_than_the_core(
     driver = Installation(tmp_path / "venv", wheel, "spark")
     python = str(core.bin / "python")
     done = driver.run(
-        *("python", "-c", JOB, messages.name_server, "local[1]", str(tmp_path)),
+        *("python", "-c", JOB, "local[1]", str(tmp_path)),
         cwd=tmp_path,
         timeout_s=600,
+        NAMESRV_ADDR=messages.name_server,
         PYSPARK_PYTHON=python,
         PYSPARK_DRIVER_PYTHON=python,
         SPARK_HOME=str(SPARK_HOME),
@@ -101,20 +113,54 @@ def test_a_packed_environment_goes_to_the_executors_of_a_cluster(
     with tarfile.open(packed) as archive:
         archive.extractall(job / "env", filter="fully_trusted")
     (job / "job.py").write_text(JOB)
-    bare = {"PYTHONPATH": "", "PYSPARK_PYTHON": "/no/python", "PYSPARK_DRIVER_PYTHON": "/no/python"}
-    with programs(tmp_path, **bare) as start:
+    with programs(tmp_path, **BARE) as start:
         master = start_master(start)
         start_worker(start, master, "worker", "127.0.0.1", tmp_path, cores=1)
         done = subprocess.run(
             [
                 *(str(SPARK_HOME / "bin" / "spark-submit"), "--master", master),
                 *("--archives", f"{packed}#env", "--conf", "spark.executor.memory=512m"),
-                *("--conf", "spark.driver.host=127.0.0.1", "job.py", messages.name_server, master, str(job)),
+                *("--conf", "spark.driver.host=127.0.0.1", "job.py", master, str(job)),
             ],
             cwd=job,
             env={
-                **core.environ(SPARK_LOCAL_IP="127.0.0.1"),
+                **core.environ(SPARK_LOCAL_IP="127.0.0.1", NAMESRV_ADDR=messages.name_server),
                 **dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), "env/bin/python"),
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+    check(done)
+
+
+def test_the_hosts_of_a_cluster_have_the_environment(
+    core: Installation, messages: MockCluster, tmp_path: Path
+) -> None:
+    """As deployment.md shows: the environment is neither on the path nor Spark's."""
+    page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    java = shutil.which("java")
+    assert java is not None
+    programs_of_system = [str(Path(java).parent), *os.defpath.split(os.pathsep)]
+    (command,) = re.findall(r"^## Standalone\n\n```\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    with programs(tmp_path, **BARE) as start:
+        master = start_master(start)
+        start_worker(start, master, "worker", "127.0.0.1", tmp_path, cores=1)
+        settings = ' --conf spark.executor.memory=512m --conf spark.driver.host=127.0.0.1 job.py "$@"'
+        shown = {"spark://host:7077": master, "/opt/env/bin": str(core.bin), " job.py": settings}
+        for words, ours in shown.items():
+            assert words in command
+            command = command.replace(words, ours)
+        (tmp_path / "job.py").write_text(JOB)
+        done = subprocess.run(
+            ["bash", "-c", command, "bash", master, str(tmp_path)],
+            cwd=tmp_path,
+            env={
+                **core.environ(SPARK_LOCAL_IP="127.0.0.1", NAMESRV_ADDR=messages.name_server),
+                "PATH": os.pathsep.join([str(SPARK_HOME / "bin"), *programs_of_system]),
+                "SPARK_HOME": str(SPARK_HOME),
             },
             stdin=subprocess.DEVNULL,
             capture_output=True,
