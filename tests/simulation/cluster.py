@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.simulation.group_members import GroupMembers
 from tests.simulation.history import Place, RecordingStore
-from tests.simulation.network import Network, Session
+from tests.simulation.network import Network, Session, SimulatedHost
 from tests.simulation.proxy import WATER_MARK, Proxy
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.servers import Handler, Server, State
@@ -92,8 +92,12 @@ class Cluster(MockData):
         self._limits = limits
         self._on_append = on_append
         self._slave_readable = slave_readable
-        clock = SimulatedClock(network.scheduler, Process("brokers"))
-        super().__init__({}, clock=clock, announce_news=self._tell_suspended)
+        brokers_process = Process("brokers")
+        clock, host = (
+            SimulatedClock(network.scheduler, brokers_process),
+            SimulatedHost(network, brokers_process),
+        )
+        super().__init__({}, clock=clock, announce_news=self._tell_suspended, host=host)
         plain = broker_requests()
         static = static_requests(plain, self._static_topics, self._master)
         self._operations = {**plain, **static, **admin_requests(), **group_requests()}

@@ -77,7 +77,10 @@ class _World:
         self.chance = random.Random(plan.seed ^ 0x5EED)
         self.scheduler = Scheduler()
         self.stage = Stage(
-            Network(self.scheduler, self._own_chance(), plan.habits),
+            Network(
+                *(self.scheduler, self._own_chance(), plan.habits),
+                ids=random.Random(f"{plan.seed} ids"),
+            ),
             plan.kills,
             None if plan.accidents is None else frozenset(plan.accidents),
         )

@@ -92,12 +92,17 @@ class Network:
     scheduler : Scheduler
     chance : random.Random
     habits : Habits
+    ids : random.Random
+        Gives the random parts of what processes name.
     """
 
-    def __init__(self, scheduler: Scheduler, chance: random.Random, habits: Habits) -> None:
+    def __init__(
+        self, scheduler: Scheduler, chance: random.Random, habits: Habits, ids: random.Random
+    ) -> None:
         self.scheduler = scheduler
         self.chance = chance
         self.habits = habits
+        self.ids = ids
         self.servers: dict[str, Listener] = {}
         self.sessions: dict[Session, None] = {}  # in the order of their making
         self.on_idle: Callable[[str], None] = lambda what: None
@@ -384,6 +389,10 @@ class SimulatedHost:
     def process_id(self) -> int:
         """See ``Host.process_id``: always the same, for the sake of its length."""
         return _PROCESS_ID
+
+    def random_bytes(self, count: int) -> bytes:
+        """See ``Host.random_bytes``."""
+        return self._network.ids.randbytes(count)
 
     def start(self, work: Callable[[], None], *, name: str) -> None:
         """See ``Host.start``."""

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
+import uuid
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.simulation.history import History, Row
 from tests.simulation.judges import JUDGES, judge
+from tests.simulation.life import live
 from tests.simulation.mistakes import PLANTS, Plant
 from tests.simulation.plan import Plan
 from tests.simulation.plants import FOUND_BY, apart, check, live_again
 from tests.simulation.scenarios import FOLDER, load
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.spark import filesystem
 
 A = ("orders", "broker-a", 0)
 LIVES = 100
@@ -59,6 +66,32 @@ def test_a_seed_is_one_life() -> None:
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
     assert "virtual seconds; history " in first.stdout
+
+
+SINKS = {
+    "plain": lambda plan: plan.sink is not None and not plan.sink.transactional and not plan.sinks,
+    "transactional": lambda plan: plan.sink is not None and plan.sink.transactional,
+    "committed": lambda plan: plan.sinks and not plan.staged,
+    "staged": lambda plan: plan.staged,
+}
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_nothing_in_a_life_comes_from_the_machine(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a seed would not be one life: time, threads and random bytes come from the simulated host."""
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a life uses the machine")
+
+    for machine in (SYSTEM_HOST, SYSTEM_CLOCK):
+        for name in [name for name in vars(type(machine)) if not name.startswith("_")]:
+            monkeypatch.setattr(type(machine), name, refuse)
+    # The name that a file has until it is complete.
+    monkeypatch.setattr(filesystem, "uuid", SimpleNamespace(uuid4=uuid.uuid4))
+    for module, name in ((uuid, "uuid4"), (secrets, "token_bytes"), (secrets, "randbits")):
+        monkeypatch.setattr(module, name, refuse)
+    seed = next(seed for seed in range(2_000) if SINKS[kind](Plan.of(seed)))
+    assert live(Plan.of(seed)).wrong == {}
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,9 @@ class HostWithoutThreads:
     def process_id(self) -> int:
         return SYSTEM_HOST.process_id()
 
+    def random_bytes(self, count: int) -> bytes:
+        return SYSTEM_HOST.random_bytes(count)
+
     def condition(self) -> Condition:
         return SYSTEM_HOST.condition()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark_rocketmq.client.clock import Clock
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.send.message_encoding import UniqueIds, encode_one
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import Message, MessageQueue, OutgoingMessage, Permission
@@ -28,14 +29,21 @@ class MockData:
     clock : Clock
     announce_news : Callable
         Called when suspended pulls may have a result.
+    host : Host
+        Gives the random parts of message ids.
     """
 
     def __init__(
-        self, stores: Mapping[str, BrokerStore], *, clock: Clock, announce_news: Callable[[], None]
+        self,
+        stores: Mapping[str, BrokerStore],
+        *,
+        clock: Clock,
+        announce_news: Callable[[], None],
+        host: Host = SYSTEM_HOST,
     ) -> None:
         self._lock = threading.RLock()
         self._clock = clock
-        self._ids = UniqueIds(clock)
+        self._ids = UniqueIds(clock, host)
         self._stores = dict(stores)
         self._static_topics: dict[str, StaticTopic] = {}
         self._announce_news = announce_news

@@ -1,4 +1,4 @@
-"""What a client takes from the machine it runs on, besides the time: connections, and threads that wait.
+"""What a client takes from its machine, besides the time: connections, threads that wait, unique bytes.
 
 A simulation puts one thread and virtual time in their place.
 """
@@ -6,6 +6,7 @@ A simulation puts one thread and virtual time in their place.
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -46,7 +47,7 @@ class Condition(Protocol):
 
 
 class Host(Protocol):
-    """Connections and threads."""
+    """Connections, threads, and what distinguishes processes."""
 
     def connect(self, addr: str, options: ConnectionOptions) -> ByteStream:
         """Connect to ``host:port``.
@@ -64,6 +65,10 @@ class Host(Protocol):
 
     def process_id(self) -> int:
         """Return the number of the running process."""
+        ...
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes for ids that no other process may have, not even a forked child."""
         ...
 
     def start(self, work: Callable[[], None], *, name: str) -> None:
@@ -88,6 +93,9 @@ class _SystemHost:
 
     def process_id(self) -> int:
         return os.getpid()
+
+    def random_bytes(self, count: int) -> bytes:
+        return secrets.token_bytes(count)
 
     def start(self, work: Callable[[], None], *, name: str) -> None:
         threading.Thread(target=work, name=name, daemon=True).start()

@@ -10,13 +10,12 @@
 from __future__ import annotations
 
 import itertools
-import os
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError
 from pyspark_rocketmq.model import OutgoingMessage
 from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
@@ -50,20 +49,21 @@ _COUNTER_DIGITS: Final = 4
 class UniqueIds:
     """Message ids in Java's layout, unique among processes by 64 random bits, and in one by a counter."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, host: Host = SYSTEM_HOST) -> None:
         self._clock = clock
+        self._host = host
         self._renew()
 
     def _renew(self) -> None:
-        self._pid = os.getpid()
-        self._ip = secrets.token_bytes(4)
-        self._salt = secrets.randbits(32)
-        self._counter = itertools.count(secrets.randbits(16))
+        self._pid = self._host.process_id()
+        self._ip = self._host.random_bytes(4)
+        self._salt = self._random(4)
+        self._counter = itertools.count(self._random(2))
         self._head = (-1, "")
 
     def next(self) -> str:
         """Return a unique id. Thread-safe and fork-safe."""
-        if self._pid != os.getpid():
+        if self._pid != self._host.process_id():
             self._renew()
         now_ms = self._clock.now_ms()
         made_ms, head = self._head
@@ -77,9 +77,12 @@ class UniqueIds:
 
         Ids of a block are apart from those of `next` and of other blocks.
         """
-        salt, start = secrets.randbits(32), secrets.randbits(16)
-        head = create_unique_id(self._ip, os.getpid(), salt, self._clock.now_ms(), 0)
+        salt, start = self._random(4), self._random(2)
+        head = create_unique_id(self._ip, self._host.process_id(), salt, self._clock.now_ms(), 0)
         return head[:-_COUNTER_DIGITS], start
+
+    def _random(self, size: int) -> int:
+        return int.from_bytes(self._host.random_bytes(size), "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

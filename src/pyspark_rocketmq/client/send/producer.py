@@ -72,7 +72,7 @@ class Producer:
         self.client = client
         self.group = group
         self.options = options or ProducerOptions()
-        self.ids = UniqueIds(client.clock)
+        self.ids = UniqueIds(client.clock, client.host)
         self.policy = RetryPolicy(attempts=self.options.retries + 1)
         self._requests = SendRequests(self.options, group=group, namespace=client.namespace)
         self._selector = QueueSelector(clock=client.clock, random=client.random)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import json
 import urllib.parse
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +24,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.send.half_messages import HALF_SCHEMA
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
@@ -95,6 +95,8 @@ class TransactionLog:
     ----------
     folder : str
         A path, or a URI that Arrow opens (``hdfs://``, ``s3://``, ``gs://``, ``file://``).
+    host : Host
+        Gives the random part of claims.
 
     Raises
     ------
@@ -102,8 +104,9 @@ class TransactionLog:
         Arrow cannot open the folder.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, host: Host = SYSTEM_HOST) -> None:
         self.folder = folder
+        self._host = host
         try:
             self._fs, self._root = file_system(folder)
         except (pa.ArrowInvalid, OSError) as error:
@@ -124,7 +127,7 @@ class TransactionLog:
         """Take the right to commit an owner's batches from its current holder; return the claim."""
         newest = self.newest_claim(owner)
         number = 0 if newest is None else int(newest.partition("-")[0])
-        claim = f"{number + 1:0{_DIGITS}d}-{uuid.uuid4().hex}"
+        claim = f"{number + 1:0{_DIGITS}d}-{self._host.random_bytes(16).hex()}"
         with self._explain():
             write_durably(
                 self._fs, f"{self._folder(owner)}/{claim}{_CLAIM}"

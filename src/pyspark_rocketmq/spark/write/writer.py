@@ -301,10 +301,8 @@ def _transaction(
     written = [message for message in messages if isinstance(message, TaskWritten)]
     if wanted is None or not written or written[0].transaction is None:
         return None
-    transactions = Transactions(
-        connect(options.client),
-        TransactionLog(wanted.folder),
-        outage_timeout_ms=options.outage_timeout_ms,
-    )
+    client = connect(options.client)
+    log = TransactionLog(wanted.folder, host=client.host)
+    transactions = Transactions(client, log, outage_timeout_ms=options.outage_timeout_ms)
     halves = HalfMessages.unpack(message.report.halves for message in written)
     return transactions, written[0].transaction, halves, wanted.group

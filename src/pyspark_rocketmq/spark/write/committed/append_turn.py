@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from pyspark_rocketmq.planning.commits.records import Append, Appended
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.clock import Clock
+    from pyspark_rocketmq.client.net.host import Host
     from pyspark_rocketmq.model import MessageQueue
     from pyspark_rocketmq.planning.commits.visible import Entry
     from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
@@ -38,14 +38,17 @@ class AppendTurn:
     committed_at : int
         The offset of the batch's commit.
     clock : Clock
+    host : Host
     """
 
-    def __init__(self, commits: RangeCommits, name: TransactionName, committed_at: int, clock: Clock) -> None:
+    def __init__(
+        self, commits: RangeCommits, name: TransactionName, committed_at: int, clock: Clock, host: Host
+    ) -> None:
         self._commits = commits
         self._name = name
         self._committed_at = committed_at
         self._clock = clock
-        self._claim = uuid.uuid4().hex
+        self._claim = host.random_bytes(16).hex()
         self._known = committed_at
         self._has_claimed = False
         self._seen_at = float("-inf")

@@ -179,7 +179,7 @@ class StagedAppends:
         if found is None or not found[1].ranges:
             return 0
         committed_at, commit = found
-        turn = AppendTurn(self._commits, name, committed_at, self._client.clock)
+        turn = AppendTurn(self._commits, name, committed_at, self._client.clock, self._client.host)
         since = turn.take(lambda: self._ends(self._targets(commit.ranges).values()))
         if since is None:
             return 0

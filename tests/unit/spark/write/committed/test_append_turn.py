@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.clocks import FakeClock
 
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.errors import RocketMQError, TransactionFencedError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.commits.records import Append, Appended, Record
@@ -59,20 +60,20 @@ def other(number: int = 7, offset: int = 3) -> Append:
 
 def test_the_first_process_begins_at_the_ends_and_waits_for_nobody(log: Log) -> None:
     clock = FakeClock()
-    turn = AppendTurn(log, NAME, 0, clock)
+    turn = AppendTurn(log, NAME, 0, clock, SYSTEM_HOST)
     assert turn.take(ends(5)) == {QUEUE: 5}
     assert (turn.continues, clock.sleeps) == (False, [])
     turn.confirm()
     turn.finish()
     assert log.stored[-1] == Appended(owner="q", number=7)
-    assert AppendTurn(log, NAME, 0, clock).take(ends(9)) is None
+    assert AppendTurn(log, NAME, 0, clock, SYSTEM_HOST).take(ends(9)) is None
 
 
 def test_the_next_process_begins_where_the_first_did_after_its_lease(log: Log) -> None:
     clock = FakeClock()
     log.add(other(offset=3))
     log.add(other(offset=4))
-    turn = AppendTurn(log, NAME, 0, clock)
+    turn = AppendTurn(log, NAME, 0, clock, SYSTEM_HOST)
     assert turn.take(ends(9)) == {QUEUE: 3}
     assert (turn.continues, clock.sleeps) == (True, [3.0])
     assert log.stored[-1].ends == {QUEUE: 3}
@@ -81,7 +82,7 @@ def test_the_next_process_begins_where_the_first_did_after_its_lease(log: Log) -
 
 def test_of_two_processes_that_begin_together_the_second_waits(log: Log) -> None:
     clock = FakeClock()
-    turn = AppendTurn(log, NAME, 0, clock)
+    turn = AppendTurn(log, NAME, 0, clock, SYSTEM_HOST)
 
     def faster() -> dict[MessageQueue, int]:
         log.add(other(offset=3))
@@ -96,13 +97,13 @@ def test_a_process_whose_predecessor_finishes_while_it_waits_does_nothing(log: L
     clock = FakeClock()
     log.add(other())
     clock.on_sleep = lambda: log.add(Appended(owner="q", number=7))
-    assert AppendTurn(log, NAME, 0, clock).take(ends(9)) is None
+    assert AppendTurn(log, NAME, 0, clock, SYSTEM_HOST).take(ends(9)) is None
 
 
 def test_another_batch_was_appended_and_this_one_not(log: Log) -> None:
     log.add(other(number=6))
     log.add(Appended(owner="q", number=6))
-    turn = AppendTurn(log, NAME, 0, FakeClock())
+    turn = AppendTurn(log, NAME, 0, FakeClock(), SYSTEM_HOST)
     assert turn.take(ends(9)) == {QUEUE: 9}
     assert not turn.continues
 
@@ -112,7 +113,7 @@ def test_another_batch_was_appended_and_this_one_not(log: Log) -> None:
 def test_who_was_overtaken_learns_it_within_a_second(log: Log, number: int, copies: int) -> None:
     """Also if the other's record is between two copies of the own one, whose answer was lost."""
     clock = FakeClock()
-    turn = AppendTurn(log, NAME, 0, clock)
+    turn = AppendTurn(log, NAME, 0, clock, SYSTEM_HOST)
     log.copies = copies
     turn.take(ends(5))
     if copies == 1:
@@ -128,7 +129,7 @@ def test_who_was_overtaken_learns_it_within_a_second(log: Log, number: int, copi
 
 def test_a_look_a_second_and_one_that_takes_longer_does_not_count(log: Log) -> None:
     clock = FakeClock()
-    turn = AppendTurn(log, NAME, 0, clock)
+    turn = AppendTurn(log, NAME, 0, clock, SYSTEM_HOST)
     turn.take(ends(5))
     before = log.looks
     for _ in range(21):
