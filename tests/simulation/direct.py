@@ -6,7 +6,7 @@ import itertools
 import pickle
 import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -20,15 +20,22 @@ from tests.simulation.stage import Stage
 from tests.simulation.tasks import Survive
 
 from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.commits.commit_log import Committed
 from pyspark_rocketmq.client.net.host import Outcome
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.dstream.direct.batch_log import BatchLog
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
 from pyspark_rocketmq.dstream.direct.commit import CommitQueue
+from pyspark_rocketmq.dstream.direct.committed_rows import (
+    BatchRows,
+    CommittedRows,
+    first_positions,
+    require_commit_queues,
+)
 from pyspark_rocketmq.dstream.pace import pace_of
 from pyspark_rocketmq.dstream.ranges import OffsetRanges
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import Earliest, MessageQueue
+from pyspark_rocketmq.model import Earliest, MessageQueue, OffsetRange
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.offset_lookup import fetch_available_ends, resolve_offsets
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
@@ -115,7 +122,7 @@ class DirectStream:
     plan : DirectPlanned
     group, topic : str
     options : mapping of str to str
-        The client's.
+        The client's, and the isolation.
     chance : random.Random
     fail_on_data_loss : bool
     """
@@ -136,7 +143,9 @@ class DirectStream:
         self._plan = plan
         self._group = group
         given = {**options, **plan.options, "failOnDataLoss": str(fail_on_data_loss).lower()}
-        self._options = parse_direct_options(given).source((topic,), group)
+        parsed = parse_direct_options(given)
+        self._options = parsed.source_of_stream((topic,), group)
+        self._commit_topics = parsed.commit_topics((topic,))
         self._chance = chance
         self._files = HadoopFiles()
         self._checkpoint: _Checkpoint | None = None
@@ -203,12 +212,14 @@ class _Driver:
         self._client = PlanningClient(
             self._options.client, clock=clock, random=random.Random(self._chance.random()), host=host
         )
+        by = stream._commit_topics
+        self._rows = CommittedRows(self._client, by) if by else None
         self._log = BatchLog(SparkContextWithFiles(stream._files), "checkpoints", _STREAM)  # type: ignore[arg-type]
         self._commits = GroupCommits(stream._group, self._client, interval_ms=0, clock=clock, host=host)
         self._commit_queue = CommitQueue(lambda ends: self._client.commit_offsets(stream._group, ends), host)
         self._over: Outcome[None] = Outcome(host)
         self._turn = host.condition()
-        self._jobs: deque[tuple[int, OffsetRanges]] = deque()
+        self._jobs: deque[tuple[int, OffsetRanges, BatchRows | None]] = deque()
         self._pending: dict[int, None] = {}
         self._last_ms = 0
         self._clock_ms = next(stream._clocks_ms)
@@ -226,6 +237,7 @@ class _Driver:
             self._plan = self._first_plan()
             self._history.batches.clear()  # nothing is known of what a run before did
             self._history.read.clear()
+            self._history.came.clear()
             self._stream._done.clear()
             self._last_ms = now_ms
             return []
@@ -239,12 +251,14 @@ class _Driver:
 
     def _first_plan(self) -> DirectPlan:
         """As ``createMQPullStream``."""
-        client, clock = self._client, self._program.clock
+        client, clock, by = self._client, self._program.clock, self._stream._commit_topics
         started_ms, policy = clock.now_ms(), Earliest()
+        require_commit_queues(client, by)
         brokers = client.broker_names()
         wanted = wait_for_queues(client, self._options, clock=clock)
         ends = fetch_available_ends(client, wanted)
         positions = resolve_offsets(client, policy, ends, self._options, start_time_ms=started_ms, ends=ends)
+        positions, floor = first_positions(client, policy, positions, by, self._stream._group)
         self._stream._begun = positions
         settings = {"spark.streaming.backpressure.enabled": str(self._settings.backpressure).lower()}
         return DirectPlan(
@@ -254,6 +268,7 @@ class _Driver:
             pace_of(settings.get, self._interval_ms),
             brokers=brokers - {queue.broker_name for queue in wanted if queue not in ends},
             clock=clock,
+            floor=floor,
         )
 
     # --- batches ---
@@ -284,15 +299,16 @@ class _Driver:
             self._history.did["batch of an earlier run"] += 1
             plan.adopt(time_ms, before)
         remember_ms = round(self._settings.remember_s * 1000)
-        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=remember_ms)
+        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=remember_ms, rows=self._rows)
         self._log.write(time_ms, ranges)
         self._log.forget(plan.remembered())
+        rows = None if self._rows is None else self._rows.split(ranges, plan.floor)
         self._stream._positions = dict(plan.positions)
         self._last_ms = max(self._last_ms, time_ms)
         self._program.step("generated")
         self._pending[time_ms] = None
         with self._turn:
-            self._jobs.append((time_ms, ranges))
+            self._jobs.append((time_ms, ranges, rows))
             self._turn.notify_all()
         self._write_checkpoint(time_ms)
 
@@ -315,18 +331,19 @@ class _Driver:
                 with self._turn:
                     while not self._jobs:
                         self._turn.wait()
-                    time_ms, ranges = self._jobs.popleft()
-                self._run_batch(time_ms, ranges)
+                    job = self._jobs.popleft()
+                self._run_batch(*job)
         except BaseException as error:  # noqa: BLE001 - the thread's outermost frame: `run` raises it
             self._over.fail(error)
 
-    def _run_batch(self, time_ms: int, ranges: OffsetRanges) -> None:
+    def _run_batch(self, time_ms: int, ranges: OffsetRanges, rows: BatchRows | None) -> None:
         begin_s = self._stage.scheduler.now
-        full = [each for each in ranges if len(each)]
+        tasks = [(each,) for each in ranges if len(each)] if rows is None else list(rows.parts.values())
+        committed = None if rows is None else rows.committed
         parts = read_in_tasks(
             *(self._stage, self._program, self._process),
-            lambda client, index, survive: self._read(client, ranges[index], survive),
-            len(full),
+            lambda client, index, survive: self._read(client, tasks[index], committed, survive),
+            len(tasks),
             chance=self._chance,
         )
         self._program.step("read")
@@ -344,10 +361,12 @@ class _Driver:
             self._log.write_ends(time_ms, ends)
         self._write_checkpoint(max(time_ms, self._last_ms))
 
-    def _read(self, client: Client, wanted: object, survive: Survive) -> list[Row]:
-        """Read a range as a task does."""
+    def _read(
+        self, client: Client, wanted: Sequence[OffsetRange], committed: Committed | None, survive: Survive
+    ) -> list[Row]:
+        """Read the ranges of a partition as a task does."""
         rows = []
-        for message in read_messages(client, [wanted], read_options(self._options)):  # type: ignore[list-item]
+        for message in read_messages(client, wanted, read_options(self._options), decided=committed):
             names = (message.topic, message.broker_name, message.queue_id)
             rows.append(self._history.row((*names, message.queue_offset), message.body.rstrip()))
         survive()
@@ -357,10 +376,12 @@ class _Driver:
         """Store a batch's rows under its time; one that is there stays."""
         history = self._history
         rows.sort(key=lambda row: row.place)
+        history.check_decided(rows)
         before = history.batches.get(time_ms)
         if before is None:
             history.batches[time_ms] = rows
             history.read.update(row.place for row in rows)
+            history.came.update(row.body for row in rows)
             history.did["batches"] += 1
         else:
             history.did["batch run again after a restart"] += 1

@@ -172,6 +172,14 @@ class History:
         """Return whether rows are the same, but for those that are not there any more."""
         return one == other or self.still_there(one) == self.still_there(other)
 
+    def check_decided(self, rows: list[Row]) -> None:
+        """No row of a transactional write comes before its batch is committed."""
+        if self.ranged:
+            written = {row.body.decode().partition(".")[0] for row in rows if row.body.startswith(b"sink")}
+            self.undecided += [
+                f"batch {each} is read, and not committed" for each in sorted(written - self.deciding)
+            ]
+
     def begin_again(self, queue: MessageQueue) -> None:
         """Record that a queue's messages are deleted, and its offsets begin at 0."""
         key = (queue.topic, queue.broker_name, queue.queue_id)

@@ -161,8 +161,9 @@ class _World:
             options = parse_options(ClientOptions, client, environ={})
             return Group(self.stage, plan.group, GROUP, _TOPIC, options, chance, committed=self._committed)
         if plan.direct is not None:
+            isolation = {name: value for name, value in plan.options.items() if name == "isolation"}
             return DirectStream(
-                *(self.stage, plan.direct, GROUP, _TOPIC, client, chance),
+                *(self.stage, plan.direct, GROUP, _TOPIC, {**client, **isolation}, chance),
                 fail_on_data_loss=plan.options.get("failOnDataLoss") != "false",
             )
         return Query(

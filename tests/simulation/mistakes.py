@@ -575,6 +575,24 @@ PLANTS: Final = tuple(
             "    return not any(\n        commit.since",
             "    return True or not any(\n        commit.since",
         ),
+        (
+            "rows of a commit come twice in a direct stream: where they lie, too",
+            "dstream.direct.committed_rows",
+            "sorted([*subtract([found], known), *listed(",
+            "sorted([found, *listed(",
+        ),
+        (
+            "a batch of a direct stream has the rows of its first commit only",
+            "dstream.direct.committed_rows",
+            "lambda: join(commit.ranges for found in logs for _, commit in self._commits(found)),",
+            "lambda: join(commit.ranges for found in logs for _, commit in self._commits(found)[:1]),",
+        ),
+        (
+            "a direct stream begins at the end of its commit topic",
+            "dstream.direct.committed_rows",
+            "client.min_offsets(begun) if begun",
+            "client.max_offsets(begun) if begun",
+        ),
         # --- staged rows
         (
             "staged rows that an earlier run appended are appended again",

@@ -130,12 +130,17 @@ class Plan:
             ._with_late_brokers()
             ._with_hidden_queues()
             ._with_commits()
+            ._with_direct_commits()
         )
 
     @property
     def _binds(self) -> bool:
         """Whether messages have to go to queues of the writer's choice."""
         return any(ordered for *_, ordered in self.writers) or (self.sink is not None and self.sink.keyed)
+
+    @property
+    def _hides(self) -> bool:
+        return any(fault.kind == _HIDES for fault in self.faults)
 
     def _own_chance(self, what: str) -> random.Random:
         """A source of its own for each later part: what one draws does not change what others do."""
@@ -272,12 +277,19 @@ class Plan:
     def _with_commits(self) -> Plan:
         """Have writes committed in a commit topic, and a query that reads only what is committed."""
         chance = self._own_chance("commits")
-        special = self.static or self.compacted or self.lossy or self.strict or self.retires or self.proxies
-        others = self.group or self.direct or self.job or self.narrow or self.bystanders
-        if special or others or self.sink is None:
+        if self.direct or not self._may_commit:
             return self
-        if chance.random() < 0.5:
-            return self._with_staging()
+        return self._with_staging() if chance.random() < 0.5 else self._made_committed(chance)
+
+    @property
+    def _may_commit(self) -> bool:
+        """Whether the sink can be one that commits its batches in a commit topic."""
+        special = self.static or self.compacted or self.lossy or self.strict or self.retires or self.proxies
+        others = self.group or self.job or self.narrow or self.bystanders or self.sinks
+        return self.sink is not None and not special and not others
+
+    def _made_committed(self, chance: random.Random) -> Plan:
+        assert self.sink is not None
         options = {name: it for name, it in self.options.items() if name not in _UNCOMMITTED}
         changes = tuple(
             {name: it for name, it in each.items() if name not in _UNCOMMITTED} for each in self.changes
@@ -285,7 +297,6 @@ class Plan:
         hostile = bool(self.kills.driver) or chance.random() < 0.5
         # What the query has passed may be committed later.
         faults = [fault for fault in self.faults if fault.kind != "retention deletes messages"]
-        hides = any(fault.kind == _HIDES for fault in faults)
         return replace(
             self,
             sinks=chance.choice((1, 2)),
@@ -294,9 +305,20 @@ class Plan:
             changes=changes,
             kills=replace(self.kills, midway=0.3, zombie=0.15) if hostile else self.kills,
             writers=chance.choice(((), ((20, 0.5, False),))),
-            job=not hides and chance.random() < 0.4,
+            job=not self._hides and not self.direct and chance.random() < 0.4,
             faults=tuple(faults),
         )
+
+    def _with_direct_commits(self) -> Plan:
+        """Have a direct stream read what is committed, in the query's place."""
+        chance = self._own_chance("direct commits")
+        if chance.random() < 0.6:
+            return self
+        if self.direct and self._may_commit:
+            return self._made_committed(chance)
+        if not self.sinks or self.staged or self._hides:
+            return self
+        return replace(self, direct=DirectPlanned.drawn(chance), changes=())._with_other_machines()
 
     def _with_staging(self) -> Plan:
         """Have rows staged, and sent to their topic when they are committed.

@@ -188,8 +188,7 @@ class Query:
         for part in parts:
             self._check_order(part)
         rows = sorted((row for part in parts for row in part), key=lambda row: row.place)
-        if self._history.ranged:
-            self._check_decided(rows)
+        self._history.check_decided(rows)
         self.program.step("read")
         before = self._history.batches.get(number)
         if before is None:
@@ -204,13 +203,6 @@ class Query:
         self.program.step("written")
         self._kept.finished = number + 1
         self.program.step("finished")
-
-    def _check_decided(self, rows: list[Row]) -> None:
-        """No row of a transactional write comes before its batch is committed."""
-        written = {row.body.decode().partition(".")[0] for row in rows if row.body.startswith(b"sink")}
-        self._history.undecided += [
-            f"batch {each} is read, and not committed" for each in sorted(written - self._history.deciding)
-        ]
 
     def _check_order(self, rows: list[Row]) -> None:
         """Within a partition, a queue's rows come in their order; partitions have none among themselves.
