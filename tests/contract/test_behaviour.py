@@ -437,6 +437,21 @@ def test_topics_come_and_go(world: World) -> None:
 
 
 @direct
+def test_a_queue_that_is_taken_away_keeps_its_messages(world: World) -> None:
+    last = MessageQueue(world.topic, BROKER, 1)
+    fill(world.client, world.topic, [b"1", b"2"], queues=[last])
+    world.admin.alter_topic(world.topic, queues=1)
+    assert world.seen(0, queue_id=1)[-1] == [b"1", b"2"]  # it is read to its end
+    world.admin.alter_topic(world.topic, read_queues=1)
+    assert world.pull(0, queue_id=1).code == ResponseCode.INVALID_PARAMETER
+    assert world.send(queue_id=1).code == ResponseCode.INVALID_PARAMETER
+    assert world.client.max_offsets([last]) == {last: 2}
+    assert world.client.min_offsets([last]) == {last: 0}
+    world.admin.alter_topic(world.topic, queues=2)
+    assert world.seen(0, queue_id=1)[-1] == [b"1", b"2"]
+
+
+@direct
 def test_routes_of_no_topic(world: World) -> None:
     (addr,) = world.client.options.name_servers
     response = world.client.connection(addr).call(GetRouteInfoRequest(topic="no-such-topic"))

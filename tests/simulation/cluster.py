@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -43,6 +43,8 @@ class NameServer:
     server: Server
     registry: Registry
     seen: dict[tuple[str, int], float]
+    changed: dict[str, float] = field(default_factory=dict)
+    """When it last heard of other topics of a broker than before."""
 
     def forget(self) -> None:
         """Restart."""
@@ -191,6 +193,17 @@ class Cluster(MockData):
         whole = len(known) == len(self.name_servers)
         return frozenset(set.intersection(*known)) if known and whole else frozenset()
 
+    def has_heard(self, topic: str, broker: str, seconds: float) -> bool:
+        """Whether every name server has had a topic's present settings at a broker for some time."""
+        now, config = self._network.scheduler.now, self._stores[broker].topics[topic]
+        return all(
+            one.server.running
+            and broker in one.registry.stores
+            and one.registry.stores[broker].topics.get(topic) == config
+            and now - one.changed[broker] >= seconds
+            for one in self.name_servers
+        )
+
     def showing(self, topic: str) -> frozenset[str]:
         """Return those of `registered` that show every message of a topic."""
         late = {name for (name, number), each in self.replicas.items() if number == MASTER_ID and each.lag}
@@ -229,6 +242,8 @@ class Cluster(MockData):
         one.registry.brokers[name] = BrokerData(name, _CLUSTER, addresses)
         # A snapshot: a name server knows the topics of the last registration.
         stores = dict(one.registry.stores)
+        if name not in stores or stores[name].topics != topics:
+            one.changed[name] = self._network.scheduler.now
         stores[name] = BrokerStore(name, topics=dict(topics))  # type: ignore[arg-type]
         one.registry.stores = stores
         one.seen[name, broker_id] = self._network.scheduler.now

@@ -156,7 +156,7 @@ def _retention(scene: Scene) -> None:
     if scene.cluster.is_static(scene.topic):
         return
     queue = scene.queue()
-    end = scene.cluster.max_offset(queue) if scene.deletes else scene.finished.get(queue, 0)
+    end = scene.cluster.max_offset(queue) if scene.deletes else scene.finished().get(queue, 0)
     begin = scene.cluster.min_offset(queue)
     if end > begin:
         until = scene.chance.randint(begin + 1, end)
@@ -310,7 +310,7 @@ def happen(
     *,
     topic: str,
     processes: tuple[str, ...],
-    finished: Mapping[MessageQueue, int],
+    finished: Callable[[], Mapping[MessageQueue, int]],
     deletes: bool,
     jump: Callable[[int], None],
 ) -> None:

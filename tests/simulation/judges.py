@@ -253,12 +253,14 @@ def died(history: History) -> list[str]:
 
 
 def unexpected(history: History) -> list[str]:
-    """Errors that ended the query and are no outage."""
+    """Errors that ended the query, or a batch job, and are no outage."""
     if not history.errors:  # asked often
         return []
     gone = _may_miss(history)
-    kinds = ("DataLoss", "Option", "Corrupt", "RemoteProtocol")
+    of_jobs = tuple(f"batch: {kind}" for kind in ("DataLoss", "Corrupt", "RemoteProtocol"))
+    kinds = ("DataLoss", "Option", "Corrupt", "RemoteProtocol", *of_jobs)
     hides = history.did["a queue is hidden"]
+    removes = history.did["a queue that was read is removed"]  # while a job reads it again
     if not history.hidden:  # else a topic that has no broker now cannot be told from one that is missing
         kinds += ("TopicNotFound",)
     return [
@@ -266,6 +268,7 @@ def unexpected(history: History) -> list[str]:
         for error in history.errors
         if not (history.strict and gone and error.startswith("DataLoss"))
         and not (hides and "condition=QUEUE_LOST" in error)
+        and not (removes and error.startswith("batch: ") and "condition=QUEUE_LOST" in error)
         and error.startswith(kinds)
     ]
 

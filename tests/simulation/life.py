@@ -264,7 +264,7 @@ class _World:
             self.history,
             topic=_TOPIC,
             processes=processes,
-            finished=self.reader.finished,
+            finished=lambda: self.reader.finished,
             deletes=self.plan.lossy or self.plan.strict,
             jump=self.reader.jump,
         )

@@ -622,6 +622,12 @@ PLANTS: Final = tuple(
             ),
         ),
         (
+            "a queue that was read to its end counts as lost when it is removed",
+            "planning.data_loss",
+            "unread = max(0, max_offset - position)",
+            "unread = max_offset + 0 * position",
+        ),
+        (
             "a broker that was down at the start is read from where today's options say",
             "spark.read.stream",
             "origin.start or self._policy,",

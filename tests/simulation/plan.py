@@ -35,6 +35,8 @@ _NOT_STAGED: Final = frozenset(
 _UNCOMMITTED: Final = frozenset({"consumerGroup", "commitIntervalMs", "maxRatePerQueue"})
 """Options of a query that cannot be combined with reading only what is committed."""
 _HIDES: Final = "a queue is hidden"
+_CLOSES: Final = "a queue is written no more"
+_REMOVES: Final = "a closed queue is removed"
 _HARMLESS: Final = frozenset(
     {
         "connections are closed",
@@ -131,6 +133,7 @@ class Plan:
             ._with_hidden_queues()
             ._with_commits()
             ._with_direct_commits()
+            ._with_removed_queues()
         )
 
     @property
@@ -341,6 +344,20 @@ class Plan:
             faults=tuple(fault for fault in self.faults if fault.kind not in _NOT_STAGED),
         )
         return plan._with_faults(draw_more_faults(chance, span_s, _MISSING_ANSWERS, (3, 6)))
+
+    def _with_removed_queues(self) -> Plan:
+        """Have queues closed, and removed when they are read: as the documentation says, and for good."""
+        chance = self._own_chance("removed queues")
+        others = self.lossy or self.strict or self.sinks or self.direct or self._hides
+        transactional = self.sink is not None and self.sink.transactional
+        if not self._allowed[_CLOSES] or self.queues < 2 or others or transactional or chance.random() < 0.6:
+            return self
+        span_s = max((fault.at_s for fault in self.faults), default=5.0)
+        closed = draw_more_faults(chance, 4 * span_s, {_CLOSES}, (1, 2, 4))
+        removed = [
+            Fault(fault.at_s + chance.uniform(31.0, 40.0), _REMOVES, 10.0, fault.dice) for fault in closed
+        ]
+        return replace(self, queues=chance.choice((2, 3)))._with_faults([*closed, *removed])
 
     def _with_hidden_queues(self) -> Plan:
         """Have the topic's last queues hidden for a time, and shown again."""

@@ -14,12 +14,15 @@ from tests.simulation.scene import Fault, Scene
 from tests.simulation.servers import COMMITS, MEMBERS, Answering, Mischief, State
 
 from pyspark_rocketmq.inventory import TopicConfig
-from pyspark_rocketmq.model import MASTER_ID, Permission
+from pyspark_rocketmq.model import MASTER_ID, MessageQueue, Permission
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
 __all__ = ["HIDING_TOO", "KINDS_TOO", "RESHAPING_TOO", "draw_more_faults"]
 
 _LONGEST_INDEX_LAG_S: Final = 2.0
+_LOOKS_S: Final = 0.5
+_ROUTES_S: Final = 31.0
+"""No client uses a route for longer."""
 
 
 def _close_queue(scene: Scene) -> None:
@@ -28,6 +31,26 @@ def _close_queue(scene: Scene) -> None:
     config = scene.cluster.stores[broker].topics.get(scene.topic)
     if config is not None and config.write_queues > 1 and not scene.cluster.is_static(scene.topic):
         scene.cluster.change_topic(scene.topic, broker, write_queues=config.write_queues - 1)
+
+
+def _remove_queue(scene: Scene, broker: str | None = None) -> None:
+    """Have an operator take a queue away for good: writers know that it is closed, and it is read."""
+    broker, history = broker or scene.broker(), scene.history
+    config = scene.cluster.stores[broker].topics.get(scene.topic)
+    if config is None or config.write_queues >= config.read_queues:
+        return
+    queue = MessageQueue(scene.topic, broker, config.read_queues - 1)
+    end = scene.cluster.max_offset(queue)
+    read = scene.finished().get(queue, 0) >= end
+    if not read or not scene.cluster.has_heard(scene.topic, broker, _ROUTES_S):
+        if scene.network.scheduler.now < scene.fault.at_s + scene.fault.lasts_s:
+            scene.network.scheduler.after(_LOOKS_S, _remove_queue, scene, broker)
+        return
+    history.expired |= {
+        place for place in history.stored if place[:3] == (scene.topic, broker, queue.queue_id)
+    }
+    history.did["a queue that was read is removed" if end else "an empty queue is removed"] += 1
+    scene.cluster.change_topic(scene.topic, broker, read_queues=config.read_queues - 1)
 
 
 def _hide_queue(scene: Scene) -> None:
@@ -121,6 +144,7 @@ def _answers(scene: Scene, codes: frozenset[int]) -> None:
 KINDS_TOO: Final[dict[str, Callable[[Scene], None]]] = {
     "a queue is written no more": _close_queue,
     "a queue is hidden": _hide_queue,
+    "a closed queue is removed": _remove_queue,
     "a topic is read-only at a broker": _read_only,
     "a master's index lags": _index_lags,
     "a slave becomes the master": _switch,
@@ -130,7 +154,9 @@ KINDS_TOO: Final[dict[str, Callable[[Scene], None]]] = {
     "answers to members of a group": partial(_answers, codes=MEMBERS),
 }
 
-RESHAPING_TOO: Final = frozenset({"a queue is written no more", "a topic is created again"})
+RESHAPING_TOO: Final = frozenset(
+    {"a queue is written no more", "a closed queue is removed", "a topic is created again"}
+)
 """Faults that change the number of queues."""
 
 HIDING_TOO: Final = frozenset({"a topic is read-only at a broker", "a slave becomes the master"})

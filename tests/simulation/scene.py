@@ -47,8 +47,8 @@ class Scene:
     history: History
     topic: str
     processes: tuple[str, ...]
-    finished: Mapping[MessageQueue, int]
-    """Where the query has come to, for what may be deleted."""
+    finished: Callable[[], Mapping[MessageQueue, int]]
+    """Returns where the query has come to, for what may be deleted."""
     deletes: bool
     """Whether messages may be deleted that were not read."""
     jump: Callable[[int], None]

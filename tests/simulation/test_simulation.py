@@ -241,6 +241,21 @@ def test_a_message_that_nobody_sent_is_a_phantom() -> None:
     assert "phantom" in judge(replace(history(), sent={b"writer-0-0:1"}))
 
 
+@pytest.mark.parametrize(
+    ("error", "wrong"),
+    [
+        ("batch: DataLossError: gone [condition=OFFSETS_EXPIRED]", True),
+        ("batch: NameServerError: no name server answers", False),
+        ("batch: DataLossError: gone [condition=QUEUE_LOST]", False),
+        ("DataLossError: gone [condition=QUEUE_LOST]", True),
+    ],
+)
+def test_a_job_may_end_in_an_outage_and_where_a_queue_is_removed(error: str, wrong: bool) -> None:
+    good = history()
+    good.did["a queue that was read is removed"] = 1
+    assert ("unexpected error" in judge(replace(good, errors=[error]))) is wrong
+
+
 def test_what_retention_deleted_is_not_lost() -> None:
     good = history()
     expired = {(*A, 3)}

@@ -99,9 +99,12 @@ class BrokerStore:
         return config is not None and 0 <= queue_id < max(config.read_queues, config.write_queues)
 
     def log(self, topic: str, queue_id: int) -> QueueLog:
-        """Return the log of a queue, or an empty one if the queue does not exist."""
+        """Return the log of a queue, or an empty one if the queue does not exist.
+
+        If the numbers of queues are lowered, brokers keep what is in the queues beyond, and their offsets.
+        """
         if not self.has_queue(topic, queue_id):
-            return QueueLog()
+            return self._logs.get((topic, queue_id), QueueLog())
         return self._logs.setdefault((topic, queue_id), QueueLog())
 
     def any_queue(self, topic: str) -> int:
