@@ -26,7 +26,7 @@ from pyspark_rocketmq.testing.handlers.group_requests import group_requests
 from pyspark_rocketmq.testing.handlers.requests import Replica, broker_requests, broker_settings
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.static_topics import Part, static_requests
-from pyspark_rocketmq.testing.store import READ_WRITE, BrokerStore
+from pyspark_rocketmq.testing.store import READ_WRITE, BrokerStore, HalfMessage
 from pyspark_rocketmq.testing.wire import Reply
 
 __all__ = ["Cluster", "NameServer"]
@@ -108,7 +108,10 @@ class Cluster(MockData):
         self._lives: dict[tuple[str, int], object] = {}
         self.retired: set[str] = set()
         self.happened = Counter[str]()
-        self.on_executed: Callable[[str, Session, Frame, Reply], None] = lambda *_: None
+        self.watchers: list[Callable[[str, Session, Frame, Reply], None]] = []
+        """Told of every request that a broker has executed."""
+        self.on_half: Callable[[str, int, HalfMessage], None] = lambda *_: None
+        """Told of every half message that a broker stores."""
         self.name_servers = [self._new_name_server(number) for number in range(name_servers)]
         self.proxies = [self._new_proxy(number) for number in range(proxies)]
         for name in brokers:
@@ -289,6 +292,7 @@ class Cluster(MockData):
             settings=broker_settings(name, _CLUSTER, self._limits),
             on_append=self._on_append,
             on_commit=self._on_commit,
+            on_half=lambda at, half: self.on_half(name, at, half),
         )
         self._stores[name] = store
         for broker_id in range(slaves + 1):
@@ -406,7 +410,8 @@ class Cluster(MockData):
         self, broker: str, members: GroupMembers, session: Session, frame: Frame, reply: Reply
     ) -> None:
         members.executed(session, frame)
-        self.on_executed(broker, session, frame, reply)
+        for watcher in self.watchers:
+            watcher(broker, session, frame, reply)
 
     def _tell_suspended(self) -> None:
         for server in (*self.servers.values(), *self.proxies):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
-from pyspark_rocketmq.testing.store import BrokerStore, Placed
+from pyspark_rocketmq.testing.store import BrokerStore, HalfMessage, Placed
 
 __all__ = ["KEYS", "History", "Place", "RecordingStore", "Row", "generation_of"]
 
@@ -68,6 +68,8 @@ class History:
         The write ids of each body that was stored with one.
     transactional : bool
         Whether the sink's rows become visible once, when their batch is decided.
+    rolled_back : list of str
+        Half messages that a resolver rolled back although their batch was not finished.
     undecided : list of str
         Rows of the sink that were visible before their batch was decided.
     stored_at : dict
@@ -122,6 +124,7 @@ class History:
     deciding: set[str] = field(default_factory=set)
     marked: dict[Place, bytes] = field(default_factory=dict)
     came: set[bytes] = field(default_factory=set)
+    rolled_back: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
     stored_at: dict[Place, float] = field(default_factory=dict)
     batch_jobs: list[str] = field(default_factory=list)
@@ -214,9 +217,16 @@ class RecordingStore(BrokerStore):
 
     on_append: Callable[[Place, bytes, str | None], None] = lambda place, body, write_id: None
     on_commit: Callable[[str, MessageQueue, int], None] = lambda group, queue, offset: None
+    on_half: Callable[[int, HalfMessage], None] = lambda commit_log_offset, half: None
 
     def __post_init__(self) -> None:
         self.committed = _Commits(self)
+
+    def append_half(self, half: HalfMessage) -> Placed:
+        """Store a half message."""
+        placed = BrokerStore.append_half(self, half)
+        self.on_half(int(placed.msg_id[-16:], 16), replace(half, offset=placed.offset))
+        return placed
 
     def append(
         self, topic: str, queue_id: int, stored_body: bytes, properties: Mapping[str, str], **named: object

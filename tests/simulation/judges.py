@@ -196,6 +196,11 @@ def undecided(history: History) -> list[str]:
     return history.undecided
 
 
+def rolled_back(history: History) -> list[str]:
+    """Half messages that a resolver rolled back before their batch was finished."""
+    return history.rolled_back
+
+
 def divided(history: History) -> list[str]:
     """Batches of a transactional write whose rows came in more than one micro-batch."""
     if not history.ranged:
@@ -288,6 +293,7 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "write ids are shared": mixed_up,
     "visible twice": visible_twice,
     "visible too early": undecided,
+    "rolled back too early": rolled_back,
     "divided": divided,
     "owned twice": owned_twice,
     "batch is wrong": incomplete,

@@ -14,6 +14,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.direct import DirectStream
 from tests.simulation.faults import HIDING, RESHAPING, Fault, happen
 from tests.simulation.group import Group
+from tests.simulation.half_checks import HalfChecks
 from tests.simulation.history import Place
 from tests.simulation.judges import judge, unexpected
 from tests.simulation.narrow import NarrowReader
@@ -127,6 +128,7 @@ class _World:
                     *(self.stage, plan.sink, options, self._own_chance()),
                     body_bytes=plan.body_bytes,
                     name=f"sink{number or ''}",
+                    resolved=bool(plan.check_s),
                 )
                 for number in range(max(1, plan.sinks))
             ]
@@ -137,6 +139,7 @@ class _World:
         self.reader = self._reader(client)
         self.job = self._job(client) if plan.job else None
         self.narrow = self._narrow(client) if plan.narrow else None
+        self.checks = self._checks() if plan.check_s else None
         self.last_fault_s = max((fault.at_s for fault in plan.faults), default=0.0)
         self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
         self._begin()
@@ -192,8 +195,14 @@ class _World:
             ranges=self._ranges,
             body_bytes=self.plan.body_bytes,
         )
-        self.cluster.on_executed = reader.executed
+        self.cluster.watchers.append(reader.executed)
         return reader
+
+    def _checks(self) -> HalfChecks:
+        (sink,) = (each for each in self.writers if isinstance(each, Sink))
+        return HalfChecks(
+            *(self.stage, self.cluster, self.plan.check_s, self._own_chance()), is_finished=sink.is_finished
+        )
 
     def _ranges(self) -> list[OffsetRange]:
         """Return all that brokers have."""
@@ -241,6 +250,7 @@ class _World:
                 "stream-executor-1",
             ),
             *(("narrow",) if self.plan.narrow else ()),
+            *(("resolver",) if self.plan.check_s else ()),
             *(f"writer-{number}" for number in range(len(self.writers))),
             *(f"member-{number}" for number in range(self.plan.group.slots if self.plan.group else 0)),
         )
@@ -292,6 +302,8 @@ class _World:
                 self._heal()
             return False
         if self.job is not None and not self.job.done:
+            return False
+        if self.checks is not None and self.checks.open:
             return False
         return all(writer.done for writer in self.writers) and self._is_read()
 
@@ -377,7 +389,10 @@ def live(plan: Plan) -> Verdict:
         if not world.scheduler.run(world.done, until_s=world.heals_at_s + _CATCHES_UP_S):
             rows, writing = len(history.read), [one for one in world.writers if not one.done]
             stored = f"{rows} of {len(history.stored)} rows are read"
-            wrong["stalled"] = [f"{stored}, {len(writing)} writers are not done"]
+            left = f"{world.checks.open} half messages have no end" if world.checks else ""
+            job = "the batch job is not done" if world.job and not world.job.done else ""
+            what = (stored, f"{len(writing)} writers are not done", left, job)
+            wrong["stalled"] = [", ".join(filter(None, what))]
     except (Spinning, AssertionError, Exception) as failure:  # noqa: BLE001 - a life's outermost frame
         wrong["crashed"] = [f"{type(failure).__name__}: {failure}"]
     finally:

@@ -407,6 +407,31 @@ PLANTS: Final = tuple(
             ),
             "        if decided",
         ),
+        # --- the resolver of transactions
+        (
+            "half messages of the batch that is being written are rolled back",
+            "spark.write.transaction_checker",
+            "done is not None and name.number <= done",
+            "done is not None and name.number <= done + 1",
+        ),
+        (
+            "a resolver registers at each address once",
+            "spark.write.transaction_checker",
+            "if known is not None and known.alive and now - at < _BEAT_S:",
+            "if known is not None:",
+        ),
+        (
+            "a resolver rolls back another half message than it was asked about",
+            "spark.write.transaction_checker",
+            "tran_state_table_offset=check.tran_state_table_offset,",
+            "tran_state_table_offset=check.tran_state_table_offset + 1,",
+        ),
+        (
+            "a resolver ends in an outage",
+            "spark.write.transaction_checker",
+            "self._pause(_BEAT_AGAIN_S)\n            except Exception:",
+            "self.stop()\n            except Exception:",
+        ),
         # --- a consumer group
         (
             "the position of a queue is that of its next pull",

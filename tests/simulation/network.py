@@ -28,6 +28,7 @@ _PIECE_S: Final = 0.1
 _SHORT_S: Final = 0.1
 """A wait of this length may be for something else than an answer."""
 
+_ADDRESS: Final = "10.9.0.1"
 _PROCESS_ID: Final = 4711
 _FOREVER: Final = float("inf")
 
@@ -349,9 +350,10 @@ class SimulatedStream:
         self._sleeper = None
         if self._closed:
             raise ValueError("closed")
-        if not woken and timeout_s > _SHORT_S and self._session.idle and not (self._ahead or self._readable):
-            name = self._session.process.name
-            self._network.on_idle(f"{name} waits {timeout_s:.1f} s for {self._session.server.name}")
+        quiet = self._session.idle and not (self._ahead or self._readable)
+        process = self._session.process
+        if not woken and timeout_s > _SHORT_S and quiet and not process.listens:
+            self._network.on_idle(f"{process.name} waits {timeout_s:.1f} s for {self._session.server.name}")
         return self._readable if woken else None
 
     @property
@@ -385,6 +387,10 @@ class SimulatedHost:
     def condition(self) -> SimulatedCondition:
         """See ``Host.condition``."""
         return SimulatedCondition(self._network.scheduler)
+
+    def address(self) -> str:
+        """See ``Host.address``: always the same, for the sake of its length."""
+        return _ADDRESS
 
     def process_id(self) -> int:
         """See ``Host.process_id``: always the same, for the sake of its length."""

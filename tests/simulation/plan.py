@@ -97,6 +97,8 @@ class Plan:
     """Whether a reader with little memory reads the topic, too."""
     direct: DirectPlanned | None = None
     """The direct stream that reads in the query's place."""
+    check_s: float = 0.0
+    """How often brokers ask about half messages, which a resolver answers; 0: never."""
     accidents: tuple[Accident, ...] | None = None
     """What strikes actors, if it is listed instead of drawn."""
 
@@ -134,6 +136,7 @@ class Plan:
             ._with_commits()
             ._with_direct_commits()
             ._with_removed_queues()
+            ._with_checks()
         )
 
     @property
@@ -344,6 +347,13 @@ class Plan:
             faults=tuple(fault for fault in self.faults if fault.kind not in _NOT_STAGED),
         )
         return plan._with_faults(draw_more_faults(chance, span_s, _MISSING_ANSWERS, (3, 6)))
+
+    def _with_checks(self) -> Plan:
+        """Have brokers ask about half messages, and a resolver that answers."""
+        chance = self._own_chance("checks")
+        if self.sink is None or not self.sink.transactional or chance.random() < 0.5:
+            return self
+        return replace(self, check_s=chance.choice((3.0, 10.0, 30.0)))
 
     def _with_removed_queues(self) -> Plan:
         """Have queues closed, and removed when they are read: as the documentation says, and for good."""

@@ -40,12 +40,15 @@ class Process:
         How far its wall clock is ahead of the brokers'.
     frozen_until : float
         Until when none of its tasks takes a step.
+    listens : bool
+        Whether it waits for what servers ask.
     """
 
     name: str
     skew_ms: int = 0
     dead: bool = False
     frozen_until: float = 0.0
+    listens: bool = False
 
 
 class Task(greenlet):

@@ -11,6 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
+from tests.simulation.half_checks import Resolver
 from tests.simulation.history import KEYS
 from tests.simulation.program import Program
 from tests.simulation.stage import Stage
@@ -115,6 +116,8 @@ class Sink:
         Bodies are filled up with spaces.
     name : str
         With several, each has its own.
+    resolved : bool
+        Whether a resolver answers brokers that ask about half messages.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class Sink:
         *,
         body_bytes: int,
         name: str = "sink",
+        resolved: bool = False,
     ) -> None:
         self._stage = stage
         self._name = name
@@ -146,6 +150,7 @@ class Sink:
         self._spark_schema = from_arrow_schema(self._schema)
         self._layout = sink_layout(self._spark_schema, self._options)
         self._chance = chance
+        self._resolver = Resolver(stage, self._options, random.Random(chance.random())) if resolved else None
         self._body_bytes = body_bytes
         self._finished = 0
         self._begun = -1
@@ -174,7 +179,14 @@ class Sink:
         """Whether everything is written."""
         return self._finished >= self._plan.batches
 
+    def is_finished(self, name: TransactionName) -> bool:
+        """Whether the log of decisions says that a batch is finished."""
+        done = None if self._decisions is None else self._decisions.newest_done(name.owner)
+        return done is not None and name.number <= done
+
     def _run(self) -> None:
+        if self._resolver is not None:
+            self._resolver.start()
         client = Client(
             self._options.client,
             clock=self.program.clock,

@@ -210,6 +210,7 @@ def _changed(name: str) -> dict[str, object]:
         "write ids are shared": {"write_ids": {first.body: {"a"}, second.body: {"a"}}},
         "visible twice": {"transactional": True, "stored": history().stored | {elsewhere.place: first.body}},
         "visible too early": {"undecided": ["batch 0"]},
+        "rolled back too early": {"rolled_back": ["a half message of query/0"]},
         "divided": {
             "ranged": True,
             "batches": {number: [Row((*A, number), b"sink-0.0-any:%d" % number)] for number in range(2)},

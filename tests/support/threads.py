@@ -23,6 +23,9 @@ class HostWithoutThreads:
     def connect(self, addr: str, options: ConnectionOptions) -> ByteStream:
         return SYSTEM_HOST.connect(addr, options)
 
+    def address(self) -> str:
+        return SYSTEM_HOST.address()
+
     def process_id(self) -> int:
         return SYSTEM_HOST.process_id()
 

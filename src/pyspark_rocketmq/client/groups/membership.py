@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import socket
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -45,11 +44,7 @@ _MEMBERS_MS: Final = 3_000
 
 def create_client_id(number: int, machine: Host = SYSTEM_HOST) -> str:
     """Return a member's id in Java's form, ``ip@pid#number``; ``number`` makes it unique in the process."""
-    try:
-        host = socket.gethostbyname(socket.gethostname())
-    except OSError:
-        host = "127.0.0.1"
-    return f"{host}@{machine.process_id()}#{number & ((1 << _UNIQUE_BITS) - 1)}"
+    return f"{machine.address()}@{machine.process_id()}#{number & ((1 << _UNIQUE_BITS) - 1)}"
 
 
 class Membership:

@@ -1,4 +1,4 @@
-"""What a client takes from its machine, besides the time: connections, threads that wait, unique bytes.
+"""What a client takes from its machine, besides the time: connections, threads that wait, its identity.
 
 A simulation puts one thread and virtual time in their place.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -63,6 +64,10 @@ class Host(Protocol):
         """Return a new condition."""
         ...
 
+    def address(self) -> str:
+        """Return the machine's IP address, for names that people read."""
+        ...
+
     def process_id(self) -> int:
         """Return the number of the running process."""
         ...
@@ -90,6 +95,12 @@ class _SystemHost:
 
     def condition(self) -> Condition:
         return threading.Condition()
+
+    def address(self) -> str:
+        try:
+            return socket.gethostbyname(socket.gethostname())
+        except OSError:
+            return "127.0.0.1"
 
     def process_id(self) -> int:
         return os.getpid()

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
-import threading
+from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.membership import create_client_id
+from pyspark_rocketmq.client.net.host import Outcome
 from pyspark_rocketmq.client.send.half_messages import Ending
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.options import Guarantee, SinkOptions, parse_options
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pyspark_rocketmq.client.net.connection import Connection
 
-__all__ = ["TransactionResolver", "TransactionalQuery", "start_transactional"]
+__all__ = ["TransactionChecks", "TransactionResolver", "TransactionalQuery", "start_transactional"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -78,22 +78,13 @@ class TransactionResolver:
             )
         if given.topic is None:
             raise OptionError("the brokers that may ask are found by the option topic", option="topic")
-        self._topic = given.topic
-        self._group = given.transactions.group
-        self._log = TransactionLog(given.transactions.folder)
         self._client = Client(given.client)
-        self._checks: queue.SimpleQueue[tuple[Connection, Command, bytes]] = queue.SimpleQueue()
-        self._heartbeat = encode_heartbeat(
-            create_client_id(id(self)), producer_groups=(self._client.namespace.qualify(self._group),)
+        log = TransactionLog(given.transactions.folder)
+        self._checks = TransactionChecks(
+            self._client, topic=given.topic, group=given.transactions.group, log=log
         )
-        self._beaten: dict[str, tuple[Connection, float]] = {}
-        self.asked = 0
-        """Number of checks of half messages by brokers."""
-        self.rolled_back = 0
-        """Number of half messages that were rolled back."""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="transaction-resolver", daemon=True)
-        self._thread.start()
+        self._ended: Outcome[None] = Outcome(self._client.host)
+        self._client.host.start(self._run, name="transaction-resolver")
 
     def __enter__(self) -> Self:
         return self
@@ -103,26 +94,82 @@ class TransactionResolver:
     ) -> None:
         self.close()
 
+    @property
+    def asked(self) -> int:
+        """Number of checks of half messages by brokers."""
+        return self._checks.asked
+
+    @property
+    def rolled_back(self) -> int:
+        """Number of half messages that were rolled back."""
+        return self._checks.rolled_back
+
     def close(self) -> None:
         """Stop the thread and close the connections."""
-        self._stopping.set()
-        self._thread.join(_STOP_S)
+        self._checks.stop()
+        with contextlib.suppress(TimeoutError):
+            self._ended.get(_STOP_S)
         self._client.close()
 
-    # --- the thread ---
-
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        try:
+            self._checks.run()
+        finally:
+            self._ended.settle(None)
+
+
+class TransactionChecks:
+    """The work of a `TransactionResolver`'s thread.
+
+    Parameters
+    ----------
+    client : Client
+        Used by nobody else: brokers send checks on its connections.
+    topic, group : str
+        The topic that is written, and the producer group of its half messages.
+    log : TransactionLog
+        Tells which batches are finished.
+    """
+
+    def __init__(self, client: Client, *, topic: str, group: str, log: TransactionLog) -> None:
+        self._client = client
+        self._topic = topic
+        self._group = group
+        self._log = log
+        self._checks: deque[tuple[Connection, Command, bytes]] = deque()
+        number = int.from_bytes(client.host.random_bytes(8), "big")
+        self._heartbeat = encode_heartbeat(
+            create_client_id(number, client.host), producer_groups=(client.namespace.qualify(group),)
+        )
+        self._beaten: dict[str, tuple[Connection, float]] = {}
+        self.asked = 0
+        self.rolled_back = 0
+        self._turn = client.host.condition()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Have `run` return."""
+        with self._turn:
+            self._stopping = True
+            self._turn.notify_all()
+
+    def run(self) -> None:
+        """Answer checks until `stop`."""
+        while not self._stopping:
             try:
                 self._beat()
                 self._listen()
                 self._answer_all()
             except RocketMQError as error:
                 _LOG.info("transactions wait to be resolved: %s", error)
-                self._stopping.wait(_BEAT_AGAIN_S)
+                self._pause(_BEAT_AGAIN_S)
             except Exception:  # noqa: BLE001 - the thread's outermost frame
                 _LOG.exception("transactions wait to be resolved")
-                self._stopping.wait(_BEAT_S)
+                self._pause(_BEAT_S)
+
+    def _pause(self, seconds: float) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: self._stopping, seconds)
 
     def _beat(self) -> None:
         """Register with the group at every master: brokers check only members."""
@@ -151,17 +198,17 @@ class TransactionResolver:
     def _listen(self) -> None:
         connections = [connection for connection, _ in self._beaten.values()]
         if not connections:
-            self._stopping.wait(_BEAT_AGAIN_S)
+            self._pause(_BEAT_AGAIN_S)
         for connection in connections:
             connection.poll(_POLL_S / len(connections))
 
     def _take(self, connection: Connection, command: Command, body: memoryview) -> None:
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
-            self._checks.put((connection, command, bytes(body)))
+            self._checks.append((connection, command, bytes(body)))
 
     def _answer_all(self) -> None:
-        while not self._checks.empty() and not self._stopping.is_set():
-            connection, command, body = self._checks.get()
+        while self._checks and not self._stopping:
+            connection, command, body = self._checks.popleft()
             check = CheckTransactionStateRequest.parse(command.fields)
             self.asked += 1
             for message in decode_messages(body, broker_name=check.broker_name or ""):
