@@ -137,6 +137,7 @@ class Plan:
             ._with_direct_commits()
             ._with_removed_queues()
             ._with_checks()
+            ._with_short_slaves()
         )
 
     @property
@@ -333,7 +334,7 @@ class Plan:
         be written.
         """
         chance = self._own_chance("staging")
-        if self.sink is None or chance.random() < 0.5:
+        if self.sink is None or chance.random() < 0.2:
             return self
         hostile = bool(self.kills.driver) or chance.random() < 0.5
         span_s = max((fault.at_s for fault in self.faults), default=5.0)
@@ -347,6 +348,21 @@ class Plan:
             faults=tuple(fault for fault in self.faults if fault.kind not in _NOT_STAGED),
         )
         return plan._with_faults(draw_more_faults(chance, span_s, _MISSING_ANSWERS, (3, 6)))
+
+    def _with_short_slaves(self) -> Plan:
+        """Have a query that has read a queue see only a slave that lacks some of it, while more comes."""
+        chance = self._own_chance("short slaves")
+        special = self.static or self.compacted or self.lossy or self.strict or self.retires
+        others = self.group or self.direct or self.sink or self.proxies
+        served = self.slaves and self.slave_readable and self.brokers > 1
+        if special or others or not served or chance.random() < 0.6:
+            return self
+        at_s, lasts_s = chance.uniform(5.0, 15.0), chance.choice((12.0, 20.0, 45.0))
+        gone = Fault(at_s, "a master is gone, and its slaves lag", lasts_s, chance.getrandbits(32))
+        faults = tuple(fault for fault in self.faults if fault.kind in _HARMLESS)
+        options = {**self.options, "routeRefreshMs": chance.choice(("1000", "5000"))}
+        plan = replace(self, writers=((100, 2.0, False),), options=options, faults=faults)
+        return replace(plan, queues=chance.choice((1, 2)))._with_faults([gone])
 
     def _with_checks(self) -> Plan:
         """Have brokers ask about half messages, and a resolver that answers."""

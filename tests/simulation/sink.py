@@ -32,6 +32,8 @@ __all__ = ["Sink", "SinkPlan"]
 _QUERY: Final = "query"
 _COMMIT_S: Final = 15.0
 """A driver whose end is drawn dies within this time of its commit's begin."""
+_APPEND_S: Final = (0.3, 1.0, 3.0, _COMMIT_S)
+"""One that appends its rows to their topic, too: most appends take less than a second."""
 _MEMORY: Final = Path("/dev/shm")
 
 
@@ -220,7 +222,9 @@ class Sink:
                 raise
             self.program.step("tasks done")
             if self._plan.transactional or self._plan.committed:
-                self.program.endanger(_COMMIT_S)
+                self.program.endanger(
+                    self._chance.choice(_APPEND_S) if self._options.is_staged else _COMMIT_S
+                )
             self._history.deciding.add(f"{self._name}-{number}")
             try:
                 writer.commit([TaskWritten(report, name) for report in reports], number)
