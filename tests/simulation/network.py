@@ -103,6 +103,7 @@ class Network:
         self.scheduler = scheduler
         self.chance = chance
         self.habits = habits
+        self.piece = max(1, round(habits.bytes_per_s * _PIECE_S))
         self.ids = ids
         self.servers: dict[str, Listener] = {}
         self.sessions: dict[Session, None] = {}  # in the order of their making
@@ -213,13 +214,16 @@ class Session:
             self._send(self._down, b"", self._arrive_down)
 
     def _send(self, direction: _Direction, data: bytes, arrive: Callable[[bytes], None]) -> None:
-        network = self.network
+        network, piece = self.network, self.network.piece
         ready = max(network.scheduler.now + network.delay_s(self.server), direction.ready_at)
-        piece = max(1, round(network.habits.bytes_per_s * _PIECE_S))
-        for start in range(0, max(1, len(data)), piece):  # what takes long arrives little by little
-            part = data[start : start + piece]
-            ready += len(part) / network.habits.bytes_per_s
-            direction.parts.append((ready, part))
+        if len(data) <= piece:
+            ready += len(data) / network.habits.bytes_per_s
+            direction.parts.append((ready, data))
+        else:  # what takes long arrives little by little
+            for start in range(0, len(data), piece):
+                part = data[start : start + piece]
+                ready += len(part) / network.habits.bytes_per_s
+                direction.parts.append((ready, part))
         direction.ready_at = ready
         direction.size += len(data)
         if not direction.pumping:

@@ -88,7 +88,8 @@ class Scheduler:
 
     def after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan an event from now."""
-        heappush(self._events, (self.now + max(0.0, delay_s), next(self._numbers), action, arguments))
+        moment = self.now + delay_s if delay_s > 0 else self.now
+        heappush(self._events, (moment, next(self._numbers), action, arguments))
 
     def start(self, work: Callable[[], None], process: Process, name: str) -> Task:
         """Start a task; an error that it raises ends the run."""

@@ -141,6 +141,7 @@ class Sink:
         self._folder = self._decisions = None
         if plan.transactional:
             self._folder = tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.exists() else None)
+            stage.folders[self._folder.name] = "the folder of transactions"
             options = {**options, "transactionLog": self._folder.name}
             self._decisions = TransactionLog(self._folder.name)
             self._history.transactional = True

@@ -80,6 +80,8 @@ class Stage:
     healed: bool = False
     """Whether nothing goes wrong any more."""
     healed_at_s: float = math.inf
+    folders: dict[str, str] = field(default_factory=dict)
+    """What temporary folders are called in the timeline: their names are the machine's."""
 
     @property
     def scheduler(self) -> Scheduler:
@@ -88,6 +90,8 @@ class Stage:
 
     def note(self, event: str) -> None:
         """Write into the timeline."""
+        for folder, name in self.folders.items():
+            event = event.replace(folder, name)
         self.history.events.append(f"{self.scheduler.now:9.3f} s  {event}")
 
     def strikes(self, point: str, rate: float, chance: random.Random) -> bool:

@@ -18,6 +18,7 @@ _LONG = struct.Struct(">q")
 _UNIQUE_TAIL = struct.Struct(">HIIH")
 
 
+@lru_cache(maxsize=4096)
 def encode_host(host: str) -> bytes:
     """Encode ``ip:port`` or ``[ipv6]:port`` as the 8 or 20 bytes of a record."""
     ip, _, port = host.rpartition(":")
