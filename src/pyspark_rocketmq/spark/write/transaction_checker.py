@@ -124,7 +124,7 @@ class TransactionChecks:
     Parameters
     ----------
     client : Client
-        Used by nobody else: brokers send checks on its connections.
+        Not shared with other code: brokers send checks on its connections.
     topic, group : str
         The topic that is written, and the producer group of its half messages.
     log : TransactionLog
