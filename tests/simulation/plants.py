@@ -101,15 +101,15 @@ def search(
     logging.disable(logging.CRITICAL)
     plant(one)
     # After `plant`: they import the code under test.
+    from tests.simulation.drawing import draw_plan  # noqa: PLC0415
     from tests.simulation.life import live  # noqa: PLC0415
-    from tests.simulation.plan import Plan  # noqa: PLC0415
 
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     begin = time.process_time()
     order = list(seeds) if first is None else [first, *seeds]
     for lived, seed in enumerate(order, start=1):
-        verdict = live(Plan.of(seed))
+        verdict = live(draw_plan(seed))
         if verdict.wrong:
             story = () if kept is None else _shrink(one, verdict, kept, lives)
             cpu_s = time.process_time() - begin
@@ -149,10 +149,10 @@ def live_again(one: Plant | None, path: Path) -> list[str]:
 def wrong_without(seeds: frozenset[int]) -> dict[int, tuple[str, ...]]:
     """Return who objects to the lives of seeds without a planted mistake: they show nothing."""
     logging.disable(logging.CRITICAL)
+    from tests.simulation.drawing import draw_plan  # noqa: PLC0415
     from tests.simulation.life import live  # noqa: PLC0415
-    from tests.simulation.plan import Plan  # noqa: PLC0415
 
-    lives = {seed: live(Plan.of(seed)) for seed in sorted(seeds)}
+    lives = {seed: live(draw_plan(seed)) for seed in sorted(seeds)}
     return {seed: tuple(sorted(life.wrong)) for seed, life in lives.items() if life.wrong}
 
 

@@ -17,8 +17,8 @@ from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from tests.simulation.drawing import draw_plan
 from tests.simulation.life import Verdict, live
-from tests.simulation.plan import Plan
 from tests.simulation.report import missing, story, summary
 from tests.simulation.scenarios import Scenario, load, save
 from tests.simulation.shrink import shrink
@@ -43,7 +43,7 @@ class Result:
 
 
 def _live(seed: int) -> Result:
-    verdict = live(Plan.of(seed))
+    verdict = live(draw_plan(seed))
     return Result(seed, verdict.wrong, verdict.did, verdict.rows, verdict.took_s, verdict.digest)
 
 
@@ -106,7 +106,7 @@ def _run(
 
 def _tell(console: Console, seed: int, folder: Path | None) -> Verdict:
     """Tell a seed's life; one in which a judge objects is shrunk before, and kept in ``folder``."""
-    verdict = live(Plan.of(seed))
+    verdict = live(draw_plan(seed))
     if verdict.wrong:
         schedule = len(verdict.plan.faults) + len(verdict.accidents)
         _, verdict = shrink(verdict.plan, live)
@@ -120,22 +120,29 @@ def _tell(console: Console, seed: int, folder: Path | None) -> Verdict:
     return verdict
 
 
+def _tell_kept(console: Console, path: Path) -> bool:
+    """Tell the life of a kept scenario; return whether a judge objects."""
+    scenario = load(path)
+    verdict = live(scenario.plan)
+    _print(console, scenario.sentence, *story(verdict))
+    return bool(verdict.wrong)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run; the exit code is 1 if anything was wrong, or if something never happened that must."""
     parser = argparse.ArgumentParser(prog="simulate", description=__doc__)
     parser.add_argument("--seeds", type=_seeds, default=range(500), help="the first N, or FIRST:END")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--show", type=int, metavar="SEED", help="tell the life of one seed")
-    parser.add_argument("--scenario", type=Path, help="tell the life of a kept scenario")
+    parser.add_argument("--scenario", type=Path, nargs="+", help="tell the lives of kept scenarios")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where to keep shrunk lives that failed")
     parser.add_argument("--histories", action="store_true", help="print the hash of each life's history")
     given = parser.parse_args(arguments)
     console = Console()
     quiet()
     if given.scenario is not None:
-        verdict = live(load(given.scenario).plan)
-        _print(console, *story(verdict))
-        return 1 if verdict.wrong else 0
+        wrong = [path for path in given.scenario if _tell_kept(console, path)]
+        return 1 if wrong else 0
     if given.show is not None:
         return 1 if _tell(console, given.show, given.keep).wrong else 0
     did, wrong = _run(console, given.seeds, given.processes, histories=given.histories)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.simulation.drawing import draw_plan
 from tests.simulation.life import Verdict
 from tests.simulation.network import Habits
 from tests.simulation.plan import Plan
@@ -109,7 +110,7 @@ def test_lives_that_may_fail_are_not_lived(unsound: Plan) -> None:
 @pytest.mark.parametrize("first", range(0, 200, 50))
 def test_every_drawn_life_is_sound_and_can_be_kept(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 50):
-        plan = replace(Plan.of(seed), accidents=ACCIDENTS[:1])
+        plan = replace(draw_plan(seed), accidents=ACCIDENTS[:1])
         assert plan.sound, seed
         scenario = Scenario(sentence="a message was lost", seed=seed, judges=("lost",), plan=plan)
         save(tmp_path / "kept.json", scenario)
