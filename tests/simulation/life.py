@@ -328,7 +328,8 @@ class _World:
 
     def reached(self) -> Counter[str]:
         """Return the states that this life has reached."""
-        history = self.history
+        history, direct = self.history, self.plan.direct is not None
+        of_commits = sum(body.startswith(b"sink") for body in history.came) if history.ranged else 0
         reached = Counter(
             {
                 "life over TLS": self.plan.habits.tls,
@@ -337,6 +338,9 @@ class _World:
                 "query ended by lost messages": sum(e.startswith("DataLoss") for e in history.errors),
                 "query went on without lost messages": self.plan.lossy
                 and bool(history.expired - history.read),
+                "rows of commits are read by a direct stream": of_commits * direct,
+                "rows of commits are read by a query": of_commits * (not direct),
+                "staged rows are read": len(history.read) * self.plan.staged,
             }
         )
         for server in self.cluster.all_servers:

@@ -31,6 +31,12 @@ _DEATHS: Final = tuple(
     for step in steps
 )
 _STATES: Final = (
+    "a broker asks about a half message",
+    "a member joins",
+    "a queue that was read is removed",
+    "a reader with little memory",
+    "a resolver rolls a half message back",
+    "batch jobs",
     "batch run again after a restart",
     "batches",
     "executor killed",
@@ -42,8 +48,12 @@ _STATES: Final = (
     "query ended with an error",
     "query started again with other options",
     "query went on without lost messages",
+    "rows of commits are read by a direct stream",
+    "rows of commits are read by a query",
     "sink: batch written again",
     "speculative attempt",
+    "staged rows are read",
+    "stream recovered from its checkpoint",
     "task attempt failed",
 )
 _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
