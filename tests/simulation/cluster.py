@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tests.simulation.group_members import GroupMembers
 from tests.simulation.history import Place, RecordingStore
-from tests.simulation.network import Network, Session, SimulatedHost
+from tests.simulation.host import SimulatedHost
+from tests.simulation.name_server import NameServer
+from tests.simulation.network import Network, Session
 from tests.simulation.proxy import WATER_MARK, Proxy
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.servers import Handler, Server, State
@@ -29,27 +31,11 @@ from pyspark_rocketmq.testing.static_topics import Part, static_requests
 from pyspark_rocketmq.testing.store import READ_WRITE, BrokerStore, HalfMessage
 from pyspark_rocketmq.testing.wire import Reply
 
-__all__ = ["Cluster", "NameServer"]
+__all__ = ["Cluster"]
 
 _CLUSTER: Final = "Simulated"
 _REGISTRATION_S: Final = 30.0
 _EXPIRY_S: Final = 120.0
-
-
-@dataclass(slots=True)
-class NameServer:
-    """What a name server was told, and when. It forgets everything when it restarts."""
-
-    server: Server
-    registry: Registry
-    seen: dict[tuple[str, int], float]
-    changed: dict[str, float] = field(default_factory=dict)
-    """When it last heard of other topics of a broker than before."""
-
-    def forget(self) -> None:
-        """Restart."""
-        self.registry.brokers.clear()
-        self.seen.clear()
 
 
 class Cluster(MockData):
@@ -94,12 +80,13 @@ class Cluster(MockData):
         self._limits = limits
         self._on_append = on_append
         self._slave_readable = slave_readable
-        brokers_process = Process("brokers")
-        clock, host = (
-            SimulatedClock(network.scheduler, brokers_process),
-            SimulatedHost(network, brokers_process),
+        machine = Process("brokers")
+        super().__init__(
+            {},
+            clock=SimulatedClock(network.scheduler, machine),
+            announce_news=self._tell_suspended,
+            host=SimulatedHost(network, machine),
         )
-        super().__init__({}, clock=clock, announce_news=self._tell_suspended, host=host)
         plain = broker_requests()
         static = static_requests(plain, self._static_topics, self._master)
         self._operations = {**plain, **static, **admin_requests(), **group_requests()}

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from tests.simulation.history import Place, Row
-from tests.simulation.network import SimulatedHost
+from tests.simulation.host import SimulatedHost
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.stage import Stage
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.simulation.cluster import Cluster
-from tests.simulation.network import Session, SimulatedHost
+from tests.simulation.host import SimulatedHost
+from tests.simulation.network import Session
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.stage import Stage
 

@@ -1,41 +1,21 @@
-"""One life: a cluster, writers and readers, whose every accident follows from one number."""
+"""One life, and what became of it."""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
-from tests.simulation.batch_job import BatchJob
-from tests.simulation.cluster import Cluster
-from tests.simulation.direct import DirectStream
-from tests.simulation.faults import HIDING, RESHAPING, Fault, happen
-from tests.simulation.group import Group
-from tests.simulation.half_checks import HalfChecks
-from tests.simulation.history import Place
-from tests.simulation.judges import judge, unexpected
-from tests.simulation.narrow import NarrowReader
-from tests.simulation.network import Network
-from tests.simulation.plan import GROUP, Plan
-from tests.simulation.query import Query
-from tests.simulation.scheduler import Scheduler, Spinning
-from tests.simulation.sink import Sink
-from tests.simulation.stage import Accident, Stage
-from tests.simulation.writer import Writer
-
-from pyspark_rocketmq.model import MessageQueue, OffsetRange
-from pyspark_rocketmq.model.names import commit_topic_of, staging_topic_of
-from pyspark_rocketmq.options import ClientOptions, parse_options
+from tests.simulation.faults import HIDING, RESHAPING
+from tests.simulation.judges import judge
+from tests.simulation.plan import Plan
+from tests.simulation.scheduler import Spinning
+from tests.simulation.stage import Accident
+from tests.simulation.world import TOPIC, World
 
 __all__ = ["Verdict", "live"]
 
-_TOPIC: Final = "orders"
-_CLIENT_OPTIONS: Final = ("requestTimeoutMs", "connectTimeoutMs", "routeRefreshMs")
-_OUTAGE_TIMEOUT: Final = "600s"
-"""Longer than every fault."""
 _CATCHES_UP_S: Final = 400.0
 """A query that is not done this long after the last fault is stalled."""
 
@@ -70,323 +50,9 @@ class Verdict:
     digest: str = ""
 
 
-class _World:
-    """The parts of a life, put together."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.chance = random.Random(plan.seed ^ 0x5EED)
-        self.scheduler = Scheduler()
-        self.stage = Stage(
-            Network(
-                *(self.scheduler, self._own_chance(), plan.habits),
-                ids=random.Random(f"{plan.seed} ids"),
-            ),
-            plan.kills,
-            None if plan.accidents is None else frozenset(plan.accidents),
-        )
-        self.history = self.stage.history
-        homes = [f"broker-{'abcdef'[number]}" for number in range(plan.brokers)]
-        self.cluster = Cluster(
-            self.stage.network,
-            brokers=[*homes, *(f"bystander-{number}" for number in range(plan.bystanders))],
-            name_servers=plan.name_servers,
-            slaves=plan.slaves,
-            slave_readable=plan.slave_readable,
-            proxies=plan.proxies,
-            limits=plan.limits,
-            on_append=self._store,
-            on_commit=self._commit,
-        )
-        if plan.static:
-            self.cluster.create_static_topic(_TOPIC, plan.queues)
-        else:
-            attributes = {"cleanup.policy": "COMPACTION"} if plan.compacted else None
-            self.cluster.create_topic(_TOPIC, plan.queues, brokers=homes, attributes=attributes)
-        if plan.sinks:
-            self._commit_batches(homes)
-        client = {name: value for name, value in plan.options.items() if name in _CLIENT_OPTIONS}
-        client["nameServer"] = self.cluster.name_server
-        self.writers: list[Writer | Sink] = [
-            Writer(
-                f"writer-{number}",
-                self.stage,
-                parse_options(ClientOptions, client, environ={}),
-                _TOPIC,
-                self._own_chance(),
-                messages=messages,
-                pause_s=pause_s,
-                ordered=ordered,
-                body_bytes=plan.body_bytes,
-            )
-            for number, (messages, pause_s, ordered) in enumerate(plan.writers)
-        ]
-        if plan.sink is not None:
-            options = {**client, "topic": _TOPIC, "outageTimeout": _OUTAGE_TIMEOUT, **plan.sink.options}
-            self.writers += [
-                Sink(
-                    *(self.stage, plan.sink, options, self._own_chance()),
-                    body_bytes=plan.body_bytes,
-                    name=f"sink{number or ''}",
-                    resolved=bool(plan.check_s),
-                )
-                for number in range(max(1, plan.sinks))
-            ]
-        self.history.proxied = plan.proxies > 0
-        self.history.hidden = plan.proxies > 0 or plan.bystanders > 0
-        self.stage.network.on_idle = self.history.idle.append
-        self.history.now = lambda: self.scheduler.now
-        self.reader = self._reader(client)
-        self.job = self._job(client) if plan.job else None
-        self.narrow = self._narrow(client) if plan.narrow else None
-        self.checks = self._checks() if plan.check_s else None
-        self.last_fault_s = max((fault.at_s for fault in plan.faults), default=0.0)
-        self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
-        self._begin()
-
-    def _commit_batches(self, homes: Sequence[str]) -> None:
-        """Prepare the topics of writes that commit their batches."""
-        written = staging_topic_of(_TOPIC, None) if self.plan.staged else _TOPIC
-        if self.plan.staged:
-            self.cluster.create_topic(written, self.plan.queues, brokers=homes)
-            self.history.watch = self._check_decided
-        self.cluster.create_topic(commit_topic_of(written, None), 1, brokers=homes[:1])
-        self.history.ranged, self.history.transactional = not self.plan.staged, True
-
-    def _check_decided(self, body: bytes) -> None:
-        """No staged row may be in its topic before its batch is committed."""
-        if (batch := body.decode().partition(".")[0]) not in self.history.deciding:
-            self.history.undecided.append(f"{body!r} is visible, and {batch} is not committed")
-
-    def _reader(self, client: Mapping[str, str]) -> Query | Group | DirectStream:
-        plan, chance = self.plan, self._own_chance()
-        if plan.group is not None:
-            options = parse_options(ClientOptions, client, environ={})
-            return Group(self.stage, plan.group, GROUP, _TOPIC, options, chance, committed=self._committed)
-        if plan.direct is not None:
-            isolation = {name: value for name, value in plan.options.items() if name == "isolation"}
-            return DirectStream(
-                *(self.stage, plan.direct, GROUP, _TOPIC, {**client, **isolation}, chance),
-                fail_on_data_loss=plan.options.get("failOnDataLoss") != "false",
-            )
-        return Query(
-            self.stage,
-            {"nameServer": self.cluster.name_server, "topic": _TOPIC, **plan.options},
-            chance,
-            available_now=plan.available_now,
-            trigger_s=plan.trigger_s,
-            skew_ms=plan.skew_ms,
-            changes=plan.changes,
-        )
-
-    def _job(self, client: Mapping[str, str]) -> BatchJob:
-        fail = self.plan.options.get("failOnDataLoss", "true")
-        options = {**client, "topic": _TOPIC, "failOnDataLoss": fail}
-        if self.history.ranged:
-            options["isolation"] = "read_committed"
-        showing = partial(self.cluster.showing, _TOPIC)
-        return BatchJob(self.stage, options, self._own_chance(), showing=showing)
-
-    def _narrow(self, client: Mapping[str, str]) -> NarrowReader:
-        reader = NarrowReader(
-            self.stage,
-            parse_options(ClientOptions, client, environ={}),
-            self._own_chance(),
-            ranges=self._ranges,
-            body_bytes=self.plan.body_bytes,
-        )
-        self.cluster.watchers.append(reader.executed)
-        return reader
-
-    def _checks(self) -> HalfChecks:
-        (sink,) = (each for each in self.writers if isinstance(each, Sink))
-        return HalfChecks(
-            *(self.stage, self.cluster, self.plan.check_s, self._own_chance()), is_finished=sink.is_finished
-        )
-
-    def _ranges(self) -> list[OffsetRange]:
-        """Return all that brokers have."""
-        cluster, queues = self.cluster, self.cluster.queues(_TOPIC)
-        return [OffsetRange(each, cluster.min_offset(each), cluster.max_offset(each)) for each in queues]
-
-    def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        if group == GROUP and queue.topic == _TOPIC:
-            if self.plan.static:
-                queue, begin = self._parts()[queue.broker_name, queue.queue_id]
-                offset += begin
-            self.reader.check_commit(queue, offset)
-
-    def _store(self, place: Place, body: bytes, write_id: str | None) -> None:
-        """Record a message; of a transactional write, it is one only if it is committed."""
-        if not self.plan.sinks:
-            self.history.store(place, body, write_id)
-        elif self.history.ranged and place[0] == _TOPIC and body.startswith(b"sink"):
-            self.history.marked[place] = body
-        elif place[0] == _TOPIC:
-            self.history.store(place, body, write_id)
-
-    def _own_chance(self) -> random.Random:
-        """A source of its own for each part: what one draws does not change what others do."""
-        return random.Random(self.chance.getrandbits(64))
-
-    def _committed(self) -> list[tuple[MessageQueue, int]]:
-        return [
-            (queue, offset)
-            for queue in self.cluster.queues(_TOPIC)
-            if (offset := self.cluster.committed(GROUP, queue)) is not None
-        ]
-
-    def _begin(self) -> None:
-        """Plan everything that happens by itself."""
-        self.cluster.start()
-        processes = (
-            *("query", "query-executor-0", "query-executor-1", "sink-executor-0", "sink-executor-1"),
-            *(
-                "batch",
-                "batch-executor-0",
-                "batch-executor-1",
-                "stream",
-                "stream-executor-0",
-                "stream-executor-1",
-            ),
-            *(("narrow",) if self.plan.narrow else ()),
-            *(("resolver",) if self.plan.check_s else ()),
-            *(f"writer-{number}" for number in range(len(self.writers))),
-            *(f"member-{number}" for number in range(self.plan.group.slots if self.plan.group else 0)),
-        )
-        for fault in self.plan.faults:
-            self.scheduler.at(fault.at_s, lambda fault=fault: self._happen(fault, processes))
-        self.scheduler.at(self.heals_at_s, self._heal)
-        for writer in self.writers:
-            self.scheduler.after(self.chance.uniform(0.5, 1.5), writer.start)
-        self.scheduler.after(self.chance.uniform(0.0, 3.0), self.reader.start)
-        if self.job is not None:
-            self.scheduler.after(2.0, self.job.start)
-        if self.narrow is not None:
-            self.scheduler.after(3.0, self.narrow.start)
-
-    def _happen(self, fault: Fault, processes: tuple[str, ...]) -> None:
-        self.stage.note(str(fault))
-        happen(
-            fault,
-            self.cluster,
-            self.stage.network,
-            self.history,
-            topic=_TOPIC,
-            processes=processes,
-            finished=lambda: self.reader.finished,
-            deletes=self.plan.lossy or self.plan.strict,
-            jump=self.reader.jump,
-        )
-
-    def _heal(self) -> None:
-        if not self.stage.healed:
-            self.stage.heal()
-            self.cluster.restore()
-
-    def clean_up(self) -> None:
-        """Leave nothing on the disk."""
-        for writer in self.writers:
-            if isinstance(writer, Sink):
-                writer.clean_up()
-
-    def done(self) -> bool:
-        """Whether everything was written and read. Faults end early where nothing is left to disturb."""
-        if self.plan.strict and any(error.startswith("DataLoss") for error in self.history.errors):
-            return True  # it has to end so
-        if unexpected(self.history):
-            return True  # and nothing else counts
-        if not self.stage.healed:
-            rests = self.scheduler.now > self.last_fault_s and all(one.rests for one in self.writers)
-            if rests and self._is_read():
-                self._heal()
-            return False
-        if self.job is not None and not self.job.done:
-            return False
-        if self.checks is not None and self.checks.open:
-            return False
-        return all(writer.done for writer in self.writers) and self._is_read()
-
-    def _is_read(self) -> bool:
-        history = self.history
-        if history.ranged and not self._came() <= history.came:
-            return False
-        if self.plan.retires or history.generations:
-            return history.stored.keys() - history.expired - self.out_of_reach() <= history.read
-        if not history.ranged and len(history.read) < len(history.stored) - len(history.expired):
-            return False
-        return self.logical_places().keys() - history.expired <= history.read
-
-    def _came(self) -> set[bytes]:
-        """Return the rows of transactional writes that were acknowledged."""
-        return {
-            b"%s:%d" % (lane.encode(), number)
-            for lane, numbers in self.history.acknowledged.items()
-            for number in numbers
-            if lane.startswith("sink")
-        }
-
-    def reached(self) -> Counter[str]:
-        """Return the states that this life has reached."""
-        history, direct = self.history, self.plan.direct is not None
-        of_commits = sum(body.startswith(b"sink") for body in history.came) if history.ranged else 0
-        reached = Counter(
-            {
-                "life over TLS": self.plan.habits.tls,
-                "message stored twice": len(history.stored) - len(set(history.stored.values())),
-                "offset committed": len(self._committed()),
-                "query ended by lost messages": sum(e.startswith("DataLoss") for e in history.errors),
-                "query went on without lost messages": self.plan.lossy
-                and bool(history.expired - history.read),
-                "rows of commits are read by a direct stream": of_commits * direct,
-                "rows of commits are read by a query": of_commits * (not direct),
-                "staged rows are read": len(history.read) * self.plan.staged,
-            }
-        )
-        for server in self.cluster.all_servers:
-            reached.update(server.happened)
-        return reached
-
-    def _parts(self) -> dict[tuple[str, int], tuple[MessageQueue, int]]:
-        """Return, by broker and queue number there, the static topic's queue and the part's first offset."""
-        return {
-            (part.broker, part.queue_id): (queue, part.begin)
-            for queue in self.cluster.queues(_TOPIC)
-            for part in self.cluster.parts(queue)
-        }
-
-    def out_of_reach(self) -> set[Place]:
-        """Return the messages of masters that are gone for good, unless a batch was planned with them.
-
-        And those of queues that were created again and have grown to exactly the query's position: what is in
-        them is compared with what was read as soon as one more comes.
-        """
-        planned = self.reader.planned
-        away = {
-            place
-            for place in self.history.stored
-            if place[1] in self.cluster.retired and place[3] >= planned.get(MessageQueue(*place[:3]), 0)
-        }
-        for key in self.history.generations:
-            queue = MessageQueue(*key)
-            if planned.get(queue) == self.cluster.max_offset(queue):
-                away |= {place for place in self.history.stored if place[:3] == key}
-        return away
-
-    def logical_places(self) -> Mapping[Place, bytes]:
-        """Return the stored messages by their places as rows have them."""
-        if not self.plan.static:
-            return self.history.stored
-        parts, found = self._parts(), {}
-        for (topic, broker, queue_id, offset), body in self.history.stored.items():
-            queue, begin = parts[broker, queue_id]
-            found[topic, queue.broker_name, queue.queue_id, begin + offset] = body
-        return found
-
-
 def live(plan: Plan) -> Verdict:
     """Live a life, and judge it."""
-    world = _World(plan)
+    world = World(plan)
     history = world.history
     wrong: dict[str, list[str]] = {}
     try:
@@ -412,7 +78,7 @@ def live(plan: Plan) -> Verdict:
     history.begun = world.reader.begun
     moving = RESHAPING if plan.brokers == 1 else RESHAPING | HIDING
     if not plan.static and not moving & history.did.keys():
-        history.queues = world.cluster.queues(_TOPIC)
+        history.queues = world.cluster.queues(TOPIC)
     wrong |= judge(history)
     if "unexpected error" in wrong:
         wrong.pop("lost", None)  # the life has ended there

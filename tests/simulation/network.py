@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from tests.simulation.scheduler import Process, Scheduler, SimulatedCondition, Task
+from tests.simulation.scheduler import Process, Scheduler, Task
 
 from pyspark_rocketmq.client.net.byte_stream import ByteStream
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.errors import ConnectError
 
-__all__ = ["Habits", "Network", "Session", "SimulatedHost"]
+__all__ = ["Habits", "Network", "Session"]
 
 _WINDOW_BYTES: Final = 256 << 10
 """What a peer that does not read takes."""
@@ -28,8 +28,6 @@ _PIECE_S: Final = 0.1
 _SHORT_S: Final = 0.1
 """A wait of this length may be for something else than an answer."""
 
-_ADDRESS: Final = "10.9.0.1"
-_PROCESS_ID: Final = 4711
 _FOREVER: Final = float("inf")
 
 
@@ -375,35 +373,3 @@ class SimulatedStream:
             self._closed = True
             self.notice()
             self._session.send_up(b"")
-
-
-class SimulatedHost:
-    """What a client takes from its machine, for one process."""
-
-    def __init__(self, network: Network, process: Process) -> None:
-        self._network = network
-        self._process = process
-
-    def connect(self, addr: str, options: ConnectionOptions) -> ByteStream:
-        """See ``Host.connect``."""
-        return self._network.connect(self._process, addr, options)
-
-    def condition(self) -> SimulatedCondition:
-        """See ``Host.condition``."""
-        return SimulatedCondition(self._network.scheduler)
-
-    def address(self) -> str:
-        """See ``Host.address``: always the same, for the sake of its length."""
-        return _ADDRESS
-
-    def process_id(self) -> int:
-        """See ``Host.process_id``: always the same, for the sake of its length."""
-        return _PROCESS_ID
-
-    def random_bytes(self, count: int) -> bytes:
-        """See ``Host.random_bytes``."""
-        return self._network.ids.randbytes(count)
-
-    def start(self, work: Callable[[], None], *, name: str) -> None:
-        """See ``Host.start``."""
-        self._network.scheduler.start(work, self._process, name)

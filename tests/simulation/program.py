@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tests.simulation.network import SimulatedHost
+from tests.simulation.host import SimulatedHost
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.stage import Stage
 from tests.simulation.tasks import Executors

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
-from tests.simulation.network import SimulatedHost
+from tests.simulation.host import SimulatedHost
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.stage import Stage
 

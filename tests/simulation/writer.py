@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from tests.simulation.network import SimulatedHost
+from tests.simulation.host import SimulatedHost
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.stage import Stage
 

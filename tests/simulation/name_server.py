@@ -1,0 +1,27 @@
+"""A simulated name server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.simulation.servers import Server
+
+from pyspark_rocketmq.testing.handlers.admin_requests import Registry
+
+__all__ = ["NameServer"]
+
+
+@dataclass(slots=True)
+class NameServer:
+    """What a name server was told, and when. It forgets everything when it restarts."""
+
+    server: Server
+    registry: Registry
+    seen: dict[tuple[str, int], float]
+    changed: dict[str, float] = field(default_factory=dict)
+    """When it last heard of other topics of a broker than before."""
+
+    def forget(self) -> None:
+        """Restart."""
+        self.registry.brokers.clear()
+        self.seen.clear()
