@@ -185,14 +185,8 @@ class Cluster(MockData):
 
     def has_heard(self, topic: str, broker: str, seconds: float) -> bool:
         """Whether every name server has had a topic's present settings at a broker for some time."""
-        now, config = self._network.scheduler.now, self._stores[broker].topics[topic]
-        return all(
-            one.server.running
-            and broker in one.registry.stores
-            and one.registry.stores[broker].topics.get(topic) == config
-            and now - one.changed[broker] >= seconds
-            for one in self.name_servers
-        )
+        since_s, config = self._network.scheduler.now - seconds, self._stores[broker].topics[topic]
+        return all(one.knows(broker, config, since_s) for one in self.name_servers)
 
     def showing(self, topic: str) -> frozenset[str]:
         """Return those of `registered` that show every message of a topic."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.servers import Server
 
+from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.testing.handlers.admin_requests import Registry
 
 __all__ = ["NameServer"]
@@ -25,3 +26,9 @@ class NameServer:
         """Restart."""
         self.registry.brokers.clear()
         self.seen.clear()
+
+    def knows(self, broker: str, config: TopicConfig, since_s: float) -> bool:
+        """Whether it runs, and has had a topic's settings at a broker since then."""
+        store = self.registry.stores.get(broker)
+        told = store is not None and store.topics.get(config.topic) == config
+        return told and self.server.running and self.changed[broker] <= since_s
