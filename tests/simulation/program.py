@@ -55,7 +55,7 @@ class Program:
         skew_ms: int = 0,
     ) -> None:
         self._stage = stage
-        self._name = name
+        self.name = name
         self._chance = chance
         self._run = run
         self._failed = failed
@@ -85,7 +85,7 @@ class Program:
 
     def _live(self) -> None:
         while True:
-            self.driver = Process(self._name, self.skew_ms)
+            self.driver = Process(self.name, self.skew_ms)
             over = self._over = Outcome(self.host)
             self._stage.scheduler.start(partial(self._run_to_its_end, over), self.driver, "driver")
             failure = over.get(_FOREVER_S)
@@ -93,8 +93,8 @@ class Program:
                 self._stage.scheduler.kill(self.driver)
             self.executors.kill()
             if failure is not None:
-                self._stage.history.did[f"{self._name} ended with an error"] += 1
-                self._stage.note(f"{self._name} ends: {type(failure).__name__}: {failure}")
+                self._stage.history.did[f"{self.name} ended with an error"] += 1
+                self._stage.note(f"{self.name} ends: {type(failure).__name__}: {failure}")
                 self._failed(failure)
             self._stage.scheduler.park(self._chance.uniform(0.1, 4.0))
 
@@ -110,18 +110,18 @@ class Program:
 
     def step(self, name: str) -> None:
         """A place where the driver may die."""
-        point = f"{self._name} killed: {name}"
+        point = f"{self.name} killed: {name}"
         if self._stage.strikes(point, self._stage.kills.driver, self._chance):
             self._stage.history.did[point] += 1
-            self._stage.note(f"{self._name} dies: {name}")
+            self._stage.note(f"{self.name} dies: {name}")
             raise _DriverKilled
 
     def endanger(self, within_s: float) -> None:
         """Let the driver die at any moment from now, or be replaced without its knowledge."""
         kills = self._stage.kills
-        if self._stage.strikes(f"{self._name} killed midway", kills.midway, self._chance):
+        if self._stage.strikes(f"{self.name} killed midway", kills.midway, self._chance):
             self._end_soon(within_s, "killed midway", zombie=False)
-        elif self._stage.strikes(f"{self._name} replaced", kills.zombie, self._chance):
+        elif self._stage.strikes(f"{self.name} replaced", kills.zombie, self._chance):
             self._end_soon(within_s, "replaced, and runs on", zombie=True)
 
     def _end_soon(self, within_s: float, how: str, *, zombie: bool) -> None:
@@ -130,8 +130,8 @@ class Program:
         def end() -> None:
             if driver is not self.driver or driver.dead or self._stage.healed:
                 return
-            self._stage.history.did[f"{self._name} {how}"] += 1
-            self._stage.note(f"{self._name} is {how}")
+            self._stage.history.did[f"{self.name} {how}"] += 1
+            self._stage.note(f"{self.name} is {how}")
             if zombie:
                 self._zombies.add(driver)
             over.settle(None)

@@ -32,8 +32,8 @@ __all__ = ["Sink", "SinkPlan"]
 _QUERY: Final = "query"
 _COMMIT_S: Final = 15.0
 """A driver whose end is drawn dies within this time of its commit's begin."""
-_APPEND_S: Final = (0.3, 1.0, 3.0, _COMMIT_S)
-"""One that appends its rows to their topic, too: most appends take less than a second."""
+_APPEND_S: Final = (0.01, 0.1, 0.5)
+"""One that has begun to append its rows to their topic: most appends take less than a second."""
 _MEMORY: Final = Path("/dev/shm")
 
 
@@ -157,6 +157,7 @@ class Sink:
         self._body_bytes = body_bytes
         self._finished = 0
         self._begun = -1
+        self._appended: set[str] = set()
         self._incomplete: set[int] = set()
         """Batches that were ended without half messages that are lost."""
         self.program = Program(
@@ -223,9 +224,7 @@ class Sink:
                 raise
             self.program.step("tasks done")
             if self._plan.transactional or self._plan.committed:
-                self.program.endanger(
-                    self._chance.choice(_APPEND_S) if self._options.is_staged else _COMMIT_S
-                )
+                self.program.endanger(_COMMIT_S)
             self._history.deciding.add(f"{self._name}-{number}")
             try:
                 writer.commit([TaskWritten(report, name) for report in reports], number)
@@ -249,6 +248,12 @@ class Sink:
             client, self._decisions, outage_timeout_ms=self._options.outage_timeout_ms
         )
         transactions.finish(name, skip_lost=True)
+
+    def appended(self, batch: str) -> None:
+        """The driver may end soon after the first row of a staged batch was appended."""
+        if batch not in self._appended:
+            self._appended.add(batch)
+            self.program.endanger(self._chance.choice(_APPEND_S))
 
     # --- rows ---
 

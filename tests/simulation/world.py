@@ -124,6 +124,9 @@ class World:
         """No staged row may be in its topic before its batch is committed."""
         if (batch := body.decode().partition(".")[0]) not in self.history.deciding:
             self.history.undecided.append(f"{body!r} is visible, and {batch} is not committed")
+        for sink in self.writers:
+            if isinstance(sink, Sink) and batch.startswith(f"{sink.program.name}-"):
+                sink.appended(batch)
 
     def _reader(self, client: Mapping[str, str]) -> Query | Group | DirectStream:
         plan, chance = self.plan, self._own_chance()
