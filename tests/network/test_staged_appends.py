@@ -149,6 +149,21 @@ def test_an_append_that_a_crash_cuts_short_is_finished_by_the_next_run(
     assert visible(mq) == {**ONCE, "another producer's": 1}
 
 
+def test_an_interrupted_append_waits_for_queues_that_are_hidden_from_readers(mq, query) -> None:
+    first = query(outageTimeout="0s")
+    ranges = first.write(7, *BODIES)
+    mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=SEND, times=None, after=19)
+    with pytest.raises(RocketMQError):
+        first.commit(7, ranges)
+    mq.heal()
+    mq.create_topic("orders", 2, read_queues=1)
+    with pytest.raises(DataLossError, match="was lowered, raise it again"):
+        query().commit(7, None)
+    mq.create_topic("orders", 2)
+    query().commit(7, None)
+    assert visible(mq) == ONCE
+
+
 def test_a_crash_before_the_first_append_and_one_before_the_last_record(mq, query) -> None:
     first = query(outageTimeout="0s")
     ranges = first.write(1, "one")

@@ -139,6 +139,21 @@ def test_a_commit_that_a_crash_cuts_short_is_finished_by_the_next_one(mq, job, a
     assert second.log.undone("query") == ()
 
 
+def test_an_interrupted_commit_waits_for_queues_that_are_hidden_from_readers(mq, job) -> None:
+    first, second = job(outageTimeout="0s"), job()
+    mq.inject(Refuse(ResponseCode.SYSTEM_ERROR), on=END, times=None, after=len(BODIES) // 2)
+    with pytest.raises(RocketMQError):
+        first.commit(first.write(BODIES, NAME), NAME)
+    mq.heal()
+    queues = len(mq.queues("orders"))
+    mq.create_topic("orders", queues, read_queues=1)
+    with pytest.raises(DataLossError, match="was lowered, raise it again"):
+        second.commit(second.write(["another attempt's"], NAME), NAME)
+    mq.create_topic("orders", queues)
+    second.commit(second.write(["another attempt's"], NAME), NAME)
+    assert visible(mq) == Counter(BODIES)
+
+
 @pytest.mark.parametrize("step", ["decide", "carry out", "finish"])
 def test_a_crash_around_the_log_loses_and_repeats_nothing(mq, job, monkeypatch, step: str) -> None:
     first, second = job(), job()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,12 +12,12 @@ from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batche
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import DataLossError
-from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.model import MessageQueue, OffsetRange, RangeReport
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
 
-__all__ = ["CommittedScan"]
+__all__ = ["CommittedScan", "read_stored"]
 
 
 class CommittedScan:
@@ -64,14 +64,7 @@ class CommittedScan:
             if start < ends[queue]
         ]
         found = 0
-        # Passed over, so that a message there counts as not committed:
-        # - Expired messages. A broker deletes its log from the oldest file on: with a committed message, its
-        #   half message, which is older, is deleted, too, and cannot be committed again.
-        # - The rest of a queue that was truncated or deleted since `max_offsets` (BEYOND_MAX, QUEUE_GONE):
-        #   the committed message is lost. If only the number of read queues was lowered, it is still stored,
-        #   and another commit stores a second one.
-        options = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
-        for batch in read_batches(self._client, ranges, options, DecodeOptions(columns=("msgId",))):
+        for batch in read_stored(self._client, ranges, ("msgId",)):
             ids = batch.column("msgId").cast(pa.string())
             mine = ids.filter(pc.is_in(ids, value_set=self._wanted))
             found += len(mine)
@@ -83,3 +76,35 @@ class CommittedScan:
         """Return the half messages that are not committed so far."""
         found = pa.chunked_array(self._found, pa.string())
         return self._halves.filter(pc.invert(pc.is_in(self._halves["msgId"], value_set=found)))
+
+
+def read_stored(
+    client: Client, ranges: Sequence[OffsetRange], columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Read ranges in which rows of a transaction may be stored.
+
+    Expired messages are passed over, and count as not stored: a broker deletes the oldest file of its log
+    first, so the half or staged message of such a row is gone, too, and cannot be sent again.
+
+    Raises
+    ------
+    DataLossError
+        Messages are not readable for another reason: which rows are stored is not known.
+    RocketMQError
+        The queues cannot be read.
+    """
+    options = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
+    yield from read_batches(client, ranges, options, DecodeOptions(columns=columns), on_report=_only_expired)
+
+
+def _only_expired(report: RangeReport) -> None:
+    for lost in report.lost:
+        if lost.condition != "OFFSETS_EXPIRED":
+            raise DataLossError(
+                "a queue cannot be read, so it is not known which rows of a transaction are stored. If the "
+                "topic's number of read queues was lowered, raise it again until the transaction is complete",
+                condition=lost.condition,
+                queue=lost.offsets.queue,
+                from_offset=lost.offsets.from_offset,
+                until_offset=lost.offsets.until_offset,
+            )

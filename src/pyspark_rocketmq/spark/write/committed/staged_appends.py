@@ -20,6 +20,7 @@ from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batche
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.client.retry import RetryPolicy
+from pyspark_rocketmq.client.send.committed_scan import read_stored
 from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
 from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
@@ -270,14 +271,8 @@ class StagedAppends:
                 yield _Staged(MessageQueue(topic, broker_name, queue_id), target, rows, offsets, unique)
 
     def _keys(self, stored: OffsetRange | None) -> npt.NDArray[np.bytes_]:
-        """Return the encoded unique keys of the messages in a range, sorted.
-
-        What has expired, or was lost, counts as missing: a row that is appended has expired after its staged
-        message, and then that cannot be read either.
-        """
-        ranges = [] if stored is None else [stored]
-        read = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
-        batches = read_batches(self._client, ranges, read, DecodeOptions(columns=(ENCODED_PROPERTIES,)))
+        """Return the encoded unique keys of the messages in a range, sorted."""
+        batches = read_stored(self._client, [] if stored is None else [stored], (ENCODED_PROPERTIES,))
         found = [_keys_of(unique_keys_of(batch[ENCODED_PROPERTIES])) for batch in batches]
         return np.sort(np.concatenate([np.empty(0, _KEY), *found]))
 
