@@ -25,6 +25,7 @@ from benchmarks.arguments import RESULTS
 from benchmarks.blank_source import BlankSource
 from benchmarks.contender import call, python_command
 from benchmarks.kafka import Kafka, kafka, spark_arguments, spark_settings
+from benchmarks.latency import LOW_LATENCY
 from benchmarks.processes import machine_facts, peak_rss, reset_peak_rss
 from benchmarks.topics import Bench, Case, bench
 from benchmarks.workers.spark import session
@@ -55,8 +56,12 @@ def main() -> None:
     parser.add_argument(
         "--messages", type=int, default=500_000, help="of the topic whose reading fills memory"
     )
+    parser.add_argument(
+        "--low-latency", action="store_true", help="with the options of the query for low latency"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
+    options = LOW_LATENCY if args.low_latency else {}
     console = Console(width=140)
     small = Case(messages=ROWS, body_bytes=1024)
     stream = Case(messages=ROWS * args.batches, body_bytes=1024)
@@ -77,7 +82,7 @@ def main() -> None:
             spark.dataSource.register(BlankSource)
             results: dict[str, object] = {"facts": machine_facts(), "rows": ROWS}
             results["microbatch"] = microbatches(
-                sources(spark, mq, log, stream, trickle), stream.messages, args.turns, args.batches
+                sources(spark, mq, log, stream, trickle), stream.messages, args.turns, args.batches, options
             )
             results["first_rows_s"] = first_rows(spark, mq, small)
             results["memory"] = memory(spark, mq, small, (quarter, large))
@@ -126,13 +131,14 @@ def microbatches(
     messages: int,
     turns: int,
     batches: int,
+    options: Mapping[str, str],
 ) -> dict[str, object]:
     """Run the sources in turn. Return the milliseconds of each phase of each batch."""
     busy: dict[str, list[Mapping[str, int]]] = {name: [] for name in sources}
     idle: dict[str, list[Mapping[str, int]]] = {name: [] for name in sources}
     for turn in range(turns + 1):
         for name, load in sources.items():
-            progress = list(_run(load(), messages, batches))
+            progress = list(_run(load(), messages, batches, options))
             if turn:  # the first turn is the warm-up
                 busy[name] += [each["durationMs"] for each in progress if each["numInputRows"] > 0]
                 idle[name] += [each["durationMs"] for each in progress if each["numInputRows"] == 0]
@@ -147,12 +153,14 @@ def microbatches(
     }
 
 
-def _run(frame: DataFrame, rows: int, batches: int) -> Iterator[Mapping[str, object]]:
+def _run(
+    frame: DataFrame, rows: int, batches: int, options: Mapping[str, str]
+) -> Iterator[Mapping[str, object]]:
     """Run a stream to the end of its input, then for a few idle triggers. Yield its progress."""
     with tempfile.TemporaryDirectory(prefix="bench-checkpoint-", ignore_cleanup_errors=True) as checkpoint:
         query = (
             frame.writeStream.format("noop")
-            .option("checkpointLocation", checkpoint)
+            .options(checkpointLocation=checkpoint, **options)
             .trigger(processingTime="0 seconds")
             .start()
         )

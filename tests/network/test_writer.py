@@ -15,7 +15,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog
-from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter, TaskWritten
+from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter, RocketMQStreamWriter, TaskWritten
 from pyspark_rocketmq.testing import MockCluster
 
 ROWS = StructType([StructField("body", StringType())])
@@ -102,3 +102,14 @@ def test_equal_rows_of_two_tasks_are_refused_where_readers_would_drop_one(mq, wr
 def test_what_a_writer_needs(writer, given, message) -> None:
     with pytest.raises(OptionError, match=message):
         writer(**given)
+
+
+@pytest.mark.parametrize("guarantee", ["effectively-once", "transactional"])
+def test_batches_that_are_not_repeated_get_no_more_than_at_least_once(
+    mq: MockCluster, guarantee: str
+) -> None:
+    place = {"nameServer": mq.name_server, "topic": "orders", "checkpointLocation": "/c"}
+    given = place | {"deliveryGuarantee": guarantee, "asyncProgressTrackingEnabled": "true"}
+    options = parse_options(SinkOptions, given, where="writeStream", environ={})
+    with pytest.raises(OptionError, match="does not repeat the same batches after a restart"):
+        RocketMQStreamWriter(options, ROWS)

@@ -60,6 +60,11 @@ def test_the_names_of_other_connectors_are_understood() -> None:
 
 def test_what_spark_adds_is_ignored() -> None:
     parse(path="x", checkpointlocation="/c", queryname="q")
+    parse(
+        asyncProgressTrackingEnabled=True,
+        asyncProgressTrackingCheckpointIntervalMs=500,
+        _asyncProgressTrackingOverrideSinkSupportCheck=True,
+    )
 
 
 def test_statuses_sizes_and_choices() -> None:

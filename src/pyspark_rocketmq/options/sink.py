@@ -72,7 +72,15 @@ class SinkOptions(Options):
         Options contradict one another.
     """
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"path", "queryname"})
+    # The last two are Spark's, for queries with asyncProgressTrackingEnabled.
+    IGNORED: ClassVar[frozenset[str]] = frozenset(
+        {
+            "path",
+            "queryname",
+            "asyncprogresstrackingcheckpointintervalms",
+            "_asyncprogresstrackingoverridesinksupportcheck",
+        }
+    )
     COMPATIBILITY: ClassVar[Mapping[str, str]] = {
         "brokerserver.heartbeat.interval": "sends need no heartbeat",
         "access.channel": "it selects where Alibaba Cloud's message traces go, and none are sent",
@@ -280,6 +288,13 @@ class SinkOptions(Options):
         example="/checkpoints/orders",
         doc="Spark's checkpointLocation of the query.",
     )
+    asynchronous_progress: bool = option(
+        "asyncProgressTrackingEnabled",
+        BOOLEAN,
+        default=False,
+        only=("writeStream",),
+        doc="Spark's asyncProgressTrackingEnabled of the query, for deliveryGuarantee=at-least-once only.",
+    )
     job_id: str | None = option(
         "jobId",
         TEXT,
@@ -375,9 +390,7 @@ class SinkOptions(Options):
         checkpoint = (self.checkpoint_location or "").rstrip("/")
         folder = self.transaction_log or f"{checkpoint}/{TRANSACTIONS_FOLDER}"
         group = self.producer_group
-        if (
-            group == DEFAULT_PRODUCER_GROUP
-        ):  # brokers ask any member of a group: each log has a separate group
+        if group == DEFAULT_PRODUCER_GROUP:  # brokers ask any member of a group: each log has its own
             group = f"{group}-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
         return TransactionOptions(folder=folder, group=group)
 

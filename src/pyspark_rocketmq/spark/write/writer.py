@@ -147,6 +147,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     Raises
     ------
     OptionError
+        The options or the rows' columns are invalid.
     """
 
     def __init__(
@@ -156,6 +157,12 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         *,
         connect: Callable[[ClientOptions], Client] = shared_client,
     ) -> None:
+        if options.asynchronous_progress and options.guarantee is not Guarantee.AT_LEAST_ONCE:
+            raise OptionError(
+                "a query with asyncProgressTrackingEnabled does not repeat the same batches after a restart: "
+                "it needs deliveryGuarantee=at-least-once",
+                option="asyncProgressTrackingEnabled",
+            )
         self._options = options
         self._layout = sink_layout(schema, options)
         self._connect = connect
