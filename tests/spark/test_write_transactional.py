@@ -26,14 +26,14 @@ def bodies(read: Read, topic: str) -> Counter[str]:
     return Counter(row.body for row in read(topic, columns="body", bodyAs="string").collect())
 
 
-def test_a_batch_write_is_seen_whole_and_once_for_each_job(
+def test_a_batch_write_to_two_topics_is_seen_whole_and_once_for_each_job(
     spark: SparkSession, mq: DevCluster, topic: TopicFactory, read: Read, tmp_path: Path
 ) -> None:
-    name = topic(queues=3)
-    rows = spark.range(0, 400, 1, 2).select(F.col("id").cast("string").alias("body"))
+    names = topic(queues=3), topic(queues=1)
+    destination = F.expr(f"if(id % 2 = 0, '{names[0]}', '{names[1]}')").alias("topic")
+    rows = spark.range(0, 400, 1, 2).select(F.col("id").cast("string").alias("body"), destination)
     options = {
         "nameServer": mq.name_server,
-        "topic": name,
         "deliveryGuarantee": "transactional",
         "transactionLog": f"file://{tmp_path}/log",
     }
@@ -41,13 +41,14 @@ def test_a_batch_write_is_seen_whole_and_once_for_each_job(
     def write(df: DataFrame, job: str) -> None:
         df.write.format("rocketmq").mode("append").options(**options, jobId=job).save()
 
-    failing = rows.select(F.expr("if(body = '399', raise_error('a row is wrong'), body)").alias("body"))
+    failing = rows.withColumn("body", F.expr("if(body = '399', raise_error('a row is wrong'), body)"))
     with pytest.raises(PySparkException, match="a row is wrong"):
         write(failing, "monday")
     for _ in range(2):  # the job comes again, as schedulers do
         write(rows, "monday")
-    expected = {str(number): 1 for number in range(400)}
-    eventually(lambda: bodies(read, name) == expected, what="every row once")
+    for first, name in enumerate(names):
+        expected = {str(number): 1 for number in range(first, 400, 2)}
+        eventually(lambda name=name, expected=expected: bodies(read, name) == expected, what="every row once")
     assert TransactionLog(f"{tmp_path}/log").undone("monday") == ()
     with pytest.raises(PySparkException, match="jobId"):
         rows.write.format("rocketmq").mode("append").options(**options).save()
