@@ -263,7 +263,8 @@ def with_short_slaves(plan: Plan) -> Plan:
 def with_checks(plan: Plan) -> Plan:
     """Have brokers ask about half messages, and a resolver that answers."""
     chance = plan.own_chance("checks")
-    if plan.sink is None or not plan.sink.transactional or chance.random() < 0.5:
+    others = plan.sink is None or not plan.sink.transactional or plan.bystanders
+    if others or chance.random() < 0.5:
         return plan
     return replace(plan, check_s=chance.choice((3.0, 10.0, 30.0)))
 
@@ -271,9 +272,9 @@ def with_checks(plan: Plan) -> Plan:
 def with_removed_queues(plan: Plan) -> Plan:
     """Have queues closed, and removed when they are read: as the documentation says, and for good."""
     chance = plan.own_chance("removed queues")
-    others = plan.lossy or plan.strict or plan.sinks or plan.direct or plan.hides
-    transactional = plan.sink is not None and plan.sink.transactional
-    if not plan.allowed[_CLOSES] or plan.queues < 2 or others or transactional or chance.random() < 0.6:
+    special = plan.lossy or plan.strict or plan.retires or plan.hides
+    others = plan.sinks or plan.direct or (plan.sink is not None and plan.sink.transactional)
+    if not plan.allowed[_CLOSES] or plan.queues < 2 or special or others or chance.random() < 0.6:
         return plan
     span_s = max((fault.at_s for fault in plan.faults), default=5.0)
     closed = draw_more_faults(chance, 4 * span_s, {_CLOSES}, (1, 2, 4))
