@@ -20,6 +20,10 @@ from pyspark_rocketmq.sql.statements import CreateFunction, CreateTable, CreateV
 STREAM = Relation(stream=True)
 KNOWN = dict.fromkeys(("bid", "auction"), STREAM)
 TUMBLE = "TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+CUMULATE = "TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
+WINDOW_JOIN = (
+    "SELECT l.a FROM {} l JOIN {} r ON l.window_start = r.window_start AND l.window_end = r.window_end"
+)
 BY_WINDOW = "GROUP BY auction, window_start, window_end"
 TOP = "SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS n FROM bid"
 
@@ -72,10 +76,34 @@ def test_a_window_table_function_carries_its_window_to_the_group():
             "HOP(TIMECOL=>DESCRIPTOR(ts), DATA=>TABLE t, SIZE=>INTERVAL '9' DAY, SLIDE=>INTERVAL '3' DAY)",
             "'9 day', '3 day'",
         ),
+        (  # Spark's offsets are shorter than the slide
+            "TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' MINUTES, INTERVAL '-16' MINUTES)",
+            "'10 minutes', '10 minutes', '240000000 microseconds'",
+        ),
+        (
+            "CUMULATE(DATA=>TABLE b, TIMECOL=>DESCRIPTOR(t), STEP=>INTERVAL '2' DAY, SIZE=>INTERVAL '4' DAY)",
+            "'4 day', '2 day'",
+        ),
+        (
+            "CUMULATE(TABLE b, DESCRIPTOR(ts), INTERVAL '2' DAY, INTERVAL '4' DAY, INTERVAL '3' DAY)",
+            "'4 day', '2 day', '86400000000 microseconds'",
+        ),
     ],
 )
 def test_windows_of_every_form(call, window):
-    assert f"WINDOW(ts, {window}) AS" in made(f"SELECT * FROM TABLE({call})").text
+    assert f", {window}) AS" in made(f"SELECT * FROM TABLE({call})").text
+
+
+def test_cumulative_windows_begin_with_their_size_and_end_with_each_step():
+    found = made(f"SELECT window_start, window_end, max(price) FROM {CUMULATE} {BY_WINDOW}")
+    start = (
+        "TIMESTAMP_MICROS(UNIX_MICROS(__window.end) - 1 - PMOD(UNIX_MICROS(__window.end) - 1 - 0, 10000000))"
+    )
+    assert "WINDOW(ts, '10 second', '2 second') AS __window, ts AS __at FROM bid" in found.text
+    assert f"SELECT * EXCEPT (__at), {start} AS window_start, __window.end AS window_end" in found.text
+    assert f"WHERE {start} <= __at" in found.text
+    assert found.text.endswith(f"{BY_WINDOW}, {WINDOW}")
+    assert not found.rows.changes
 
 
 def test_the_hidden_column_is_in_no_result():
@@ -132,10 +160,19 @@ def test_group_windows(group, items, spark):
     assert "TUMBLE" not in found.text
 
 
-def test_a_session_table_becomes_a_group_window():
-    table = "TABLE(SESSION(TABLE bid PARTITION BY bidder, DESCRIPTOR(ts), INTERVAL '9' SECOND))"
+@pytest.mark.parametrize(
+    "call",
+    [
+        "SESSION(TABLE bid PARTITION BY bidder, DESCRIPTOR(ts), INTERVAL '9' SECOND)",
+        "SESSION(TABLE bid PARTITION BY (bidder), DESCRIPTOR(ts), INTERVAL '9' SECOND)",
+        "SESSION(TABLE bid, DESCRIPTOR(ts), DESCRIPTOR(bidder), INTERVAL '9' SECOND)",
+        "SESSION(DATA=>TABLE bid PARTITION BY bidder, TIMECOL=>DESCRIPTOR(ts), GAP=>INTERVAL '9' SECOND)",
+        "SESSION(TABLE bid, DESCRIPTOR(ts), KEY=>DESCRIPTOR(bidder), GAP=>INTERVAL '9' SECOND)",
+    ],
+)
+def test_a_session_table_becomes_a_group_window(call):
     found = made(
-        f"SELECT bidder, window_start, count(*) FROM {table} GROUP BY bidder, window_start, window_end"
+        f"SELECT bidder, window_start, count(*) FROM TABLE({call}) GROUP BY bidder, window_start, window_end"
     )
     assert found.text == (
         "SELECT bidder, SESSION_WINDOW(ts, '9 second').start AS window_start, COUNT(*) FROM bid "
@@ -283,9 +320,20 @@ def test_table_functions():
     [
         ("SELECT *\nFROM bid MATCH_RECOGNIZE (PATTERN (a))", (2, 10), "use a self-join"),
         (
-            "SELECT * FROM\n TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY))",
+            "SELECT * FROM\n TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '5' HOUR, INTERVAL '1' DAY))",
             (2, 2),
-            "use HOP, or TUMBLE",
+            "the size of CUMULATE is a multiple of its step",
+        ),
+        (f"SELECT * FROM {TUMBLE}".replace("SECOND", "MONTH"), None, "has no fixed length"),
+        (
+            WINDOW_JOIN.format(TUMBLE, CUMULATE),
+            None,
+            "windows of the same kind and size",
+        ),
+        (
+            "SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), DESCRIPTOR(id), INTERVAL '1' HOUR))",
+            (1, 69),
+            "TUMBLE takes one DESCRIPTOR",
         ),
         ("SELECT CURRENT_WATERMARK(ts) FROM bid", (1, 8), "Spark drops late rows itself"),
         ("SELECT a,\n SPLIT_INDEX(b, ',') FROM bid", (2, 2), "SPLIT_INDEX takes 3 arguments, not 2"),
@@ -325,7 +373,7 @@ def test_table_functions():
 def test_what_has_no_counterpart_is_refused_with_its_place_and_what_to_write(text, place, reason):
     with pytest.raises(SqlError, match=re.escape(reason)) as caught:
         made(text)
-    assert (caught.value.line, caught.value.column) == place
+    assert place is None or (caught.value.line, caught.value.column) == place
 
 
 JOB = """
@@ -417,11 +465,9 @@ def test_expressions_of_computed_columns():
 def test_a_check_refuses_what_the_job_would():
     head = JOB.partition("CREATE VIEW")[0]
     check_job(JOB, checkpoint_location="/c")
-    with pytest.raises(SqlError, match="line 3, column 31: CUMULATE"):
+    with pytest.raises(SqlError, match="line 3, column 43: MATCH_RECOGNIZE"):
         check_job(
-            head
-            + "INSERT INTO bid SELECT * FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' HOUR, "
-            "INTERVAL '1' DAY))",
+            f"{head}INSERT INTO bid SELECT price, ts FROM bid MATCH_RECOGNIZE (PATTERN (a))",
             checkpoint_location="/c",
         )
 

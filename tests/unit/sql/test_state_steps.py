@@ -156,6 +156,29 @@ def test_what_cannot_be_taken_back_is_refused_with_its_place(query, place, error
     assert place is None or raised.value.column == place
 
 
+@pytest.mark.parametrize(
+    ("query", "fixed"),
+    [
+        ("SELECT id, COUNT(*) AS n FROM bid GROUP BY id", {"id"}),
+        ("SELECT b.id AS k, UPPER(c) || '!' AS u, 1 AS one, MAX(p) AS m FROM bid AS b GROUP BY id, UPPER(c)",
+         {"k", "u", "one"}),
+        ("SELECT COUNT(*), UPPER(c) FROM bid GROUP BY UPPER(c)", {"#1"}),
+        ("SELECT NOW() AS t, COUNT(*) AS n FROM bid", set()),
+        ("SELECT id, c, COUNT(*) AS n FROM bid GROUP BY ROLLUP (id, c)", {"id", "c"}),
+        (f"SELECT n AS a, id AS b, n + id AS c FROM ({PER_ID})", {"b"}),
+        (f"SELECT c.*, a.x FROM ({PER_ID}) AS c JOIN names AS a ON a.id = c.id", {"id"}),
+        (f"{PER_ID} UNION ALL SELECT p, COUNT(*) AS m FROM auction GROUP BY p", {"id"}),
+        (f"{PER_ID} UNION ALL SELECT MAX(p) AS x, p FROM auction GROUP BY p", set()),
+        (f"SELECT * FROM ({RANKED}) WHERE rn <= 3", {"k", "rn"}),
+        (f"SELECT id, rn AS place FROM ({RANKED}) WHERE rn <= 3", {"place"}),
+        (f"SELECT k, p FROM ({RANKED}) WHERE rn = 1", {"k"}),
+        ("SELECT id FROM bid", set()),
+    ],
+)  # fmt: skip
+def test_what_a_row_has_in_common_with_its_replacement(query, fixed):
+    assert made(query).rows.fixed == fixed
+
+
 def test_a_job_that_sets_the_output_mode_has_no_steps():
     assert made(f"{PER_ID} HAVING COUNT(*) < 3", allowed=False).steps == ()
     assert made("SELECT DISTINCT id FROM bid", allowed=False).steps == ()

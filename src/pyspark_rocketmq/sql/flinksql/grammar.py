@@ -31,6 +31,9 @@ _OPTIONS_HINT: Final = re.compile(r"\s*OPTIONS\s*\(", re.IGNORECASE)
 _NAMED: Final = {"GAP": "size", "SIZE": "size", "SLIDE": "slide", "STEP": "step", "OFFSET": "offset"}
 
 
+_AFTER_PARTITION: Final = frozenset({"DESCRIPTOR", "TIMECOL"})
+
+
 class WindowTable(exp.Expression):
     """``TABLE(TUMBLE(TABLE source, DESCRIPTOR(column), size))`` and its kin."""
 
@@ -167,13 +170,11 @@ class _QueryParser(SparkParser):
         if self._match_text_seq("TABLE"):
             found["this"] = self._parse_table()
             if self._match(TokenType.PARTITION_BY):
-                columns = [self._parse_column()]
-                while self._next and self._next.text.upper() != "DESCRIPTOR" and self._match(TokenType.COMMA):
-                    columns.append(self._parse_column())
-                found["partition"] = exp.Tuple(expressions=columns)
+                found["partition"] = exp.Tuple(expressions=self._partition())
         elif self._match_text_seq("DESCRIPTOR", "("):
-            found["column"] = self._parse_column()
+            columns = self._parse_csv(self._parse_column)
             self._match_r_paren()
+            self._descriptor(kind, columns, found, is_key=named == "KEY")
         elif self._curr and self._curr.token_type == TokenType.INTERVAL and (names or named):
             name = _NAMED.get(named, "") if named else names[0]
             if name not in names:
@@ -182,6 +183,29 @@ class _QueryParser(SparkParser):
             found[name] = self._parse_interval()
         else:
             self.raise_error(f"{kind} takes TABLE …, DESCRIPTOR(…) and intervals")
+
+    def _partition(self) -> list[exp.Expr | None]:
+        """Consume the columns of PARTITION BY, which other arguments may follow."""
+        wrapped = bool(self._match(TokenType.L_PAREN))
+        columns = [self._parse_column()]
+        while self._next and (wrapped or self._next.text.upper() not in _AFTER_PARTITION):
+            if not self._match(TokenType.COMMA):
+                break
+            columns.append(self._parse_column())
+        if wrapped:
+            self._match_r_paren()
+        return columns
+
+    def _descriptor(self, kind: str, columns: list[Any], found: dict[str, Any], *, is_key: bool) -> None:
+        """Note the column with the time; a second DESCRIPTOR, an early form, has the keys of SESSION."""
+        if is_key or "column" in found:
+            if kind != "SESSION" or "partition" in found:
+                self.raise_error(f"{kind} takes one DESCRIPTOR, of the column with the time")
+            found["partition"] = exp.Tuple(expressions=columns)
+        elif len(columns) == 1:
+            (found["column"],) = columns
+        else:
+            self.raise_error("the DESCRIPTOR of the time names one column")
 
 
 class _QueryDialect(Spark):

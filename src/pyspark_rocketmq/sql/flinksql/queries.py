@@ -101,7 +101,9 @@ class JobQueries:
             return declared
         return replace(declared, columns=tuple(map(_translated, declared.columns)))
 
-    def query(self, query: Query, tables: Iterable[str], options: JobOptions) -> Translated:
+    def query(
+        self, query: Query, tables: Iterable[str], options: JobOptions, *, takes_back: bool = False
+    ) -> Translated:
         """Translate a query, unless its dialect is Spark's.
 
         Parameters
@@ -110,12 +112,16 @@ class JobQueries:
         tables : iterable of str
             The names of the job's tables, in lower case.
         options : JobOptions
+        takes_back : bool
+            Whether its target needs the rows that are replaced.
 
         Raises
         ------
         SqlError
         """
-        return self._translate(explained(query) or query, tables, options, hidden=False)
+        return self._translate(
+            explained(query) or query, tables, options, hidden=False, takes_back=takes_back
+        )
 
     def view(self, view: CreateView, tables: Iterable[str], options: JobOptions) -> Translated:
         """Translate the query of a view, and note the view.
@@ -140,6 +146,7 @@ class JobQueries:
         *,
         hidden: bool,
         columns: Sequence[Name] = (),
+        takes_back: bool = False,
     ) -> Translated:
         stream = options.mode is RuntimeMode.STREAMING
         if not self.is_flink(options):
@@ -163,7 +170,8 @@ class JobQueries:
             for name in tables
         }
         allowed = options.output_mode is None
-        rules = StateRules(allowed, stream and allowed and bool(options.state_ttl_ms), self._numbers)
+        always = stream and allowed and (takes_back or bool(options.state_ttl_ms))
+        rules = StateRules(allowed, always, self._numbers)
         return translate(query, {**known, **self._views}, hidden=hidden, columns=columns, state=rules)
 
     def is_flink(self, options: JobOptions) -> bool:

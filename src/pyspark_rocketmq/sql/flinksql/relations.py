@@ -63,6 +63,11 @@ class Relation:
         The column, in lower case, with the rank of a row: rows of a rank replace each other.
     ranks : int
         How many ranks there are; 0 if there is no such column.
+    fixed : frozenset of str
+        The columns, in lower case, whose values a row that changes has in common with the one that replaces
+        it; ``#`` and the position of one without a name.
+    cumulative : str
+        What windows the rows have that grow by a step (``CUMULATE``); otherwise empty.
     keeps_state : bool
         Whether Spark keeps state for the rows, so that an aggregation of them that changes needs its own.
     query : Expression, optional
@@ -83,6 +88,8 @@ class Relation:
     write_only: str = ""
     rank: str = ""
     ranks: int = 0
+    fixed: frozenset[str] = frozenset()
+    cumulative: str = ""
     keeps_state: bool = False
     query: exp.Expression | None = field(default=None, repr=False)
     ranked: exp.Select | None = field(default=None, repr=False)

@@ -42,6 +42,7 @@ from pyspark_rocketmq.sql.flinksql.state.needs import (
     shown_rank,
     shows_rank,
 )
+from pyspark_rocketmq.sql.flinksql.state.replaced import fixed_of_ranks, fixed_outputs, fixed_union
 from pyspark_rocketmq.sql.flinksql.state.rewrite import (
     distinct_step,
     group_by_all,
@@ -126,6 +127,7 @@ class Translator:
                 return Relation(
                     stream=any(side.stream for side in sides),
                     changes=any(side.changes for side in sides),
+                    fixed=fixed_union(tree.this, tree.expression, sides),
                     keeps_state=any(side.keeps_state for side in sides),
                 )
             case exp.Select():
@@ -150,7 +152,7 @@ class Translator:
         distinct = self._state.allowed and stream and is_distinct(select)
         of_now = stream and groups_by_processing_time(select, sources)
         grouped = group_windows(select, self._query)
-        join_windows(select, sources)
+        join_windows(select, sources, self._query)
         by_window = grouped is not None or group_by_window(select, sources)
         aggregated = is_aggregation(select)
         if stream and aggregated:
@@ -171,6 +173,8 @@ class Translator:
             nested=nested_outputs(select, sources),
             rank=shown_rank(select, sources),
             ranks=max(rows.ranks for rows in sources.values()) if sources else 0,
+            fixed=fixed_outputs(select, sources) if changes else frozenset(),
+            cumulative=next((rows.cumulative for rows in sources.values() if rows.cumulative), ""),
             keeps_state=distinct or by_any or any(rows.keeps_state for rows in sources.values()),
         )
         if distinct:
@@ -351,7 +355,8 @@ class Translator:
         windowed = bool(rows.window)
         node.set("this", unpacked(top, name, window=windowed))
         window = {**window_names(inner), "": ""} if windowed else {}
-        return replace(rows, window=window, rank=name.lower(), ranks=rank_limit(outer, name) or 0)
+        ranks, fixed = rank_limit(outer, name) or 0, fixed_of_ranks(inner, rank)
+        return replace(rows, window=window, rank=name.lower(), ranks=ranks, fixed=fixed)
 
     def _rank(
         self, outer: exp.Select, inner: exp.Select, rank: exp.Alias, known: Mapping[str, Relation]

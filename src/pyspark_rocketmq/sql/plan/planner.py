@@ -18,7 +18,12 @@ from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarge
 from pyspark_rocketmq.sql.flink.jdbc import no_rows
 from pyspark_rocketmq.sql.flinksql import JobQueries, Translated, explained
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
-from pyspark_rocketmq.sql.plan.upserts import changes_target, require_key_of_updates
+from pyspark_rocketmq.sql.plan.upserts import (
+    changes_target,
+    keeps_key,
+    refuse_moving_key,
+    require_key_of_updates,
+)
 from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
 from pyspark_rocketmq.sql.settings import Settings, spark_setting
 from pyspark_rocketmq.sql.state.steps import Distinct
@@ -338,9 +343,15 @@ class Planner:
             name = insert.target.text
             target = SparkTarget.of(self._spark, insert) if known_target else UnknownTarget(name)
         translated = self._queries.query(insert.query, self._names, self.options)
+        rows = self._translated_rows(insert.query, translated)
+        if translated.rows.changes and not keeps_key(target, insert, translated.rows, rows.columns):
+            translated = self._queries.query(insert.query, self._names, self.options, takes_back=True)
+            if translated.rows.changes:
+                refuse_moving_key(insert)
+            rows = self._translated_rows(insert.query, translated)
         if translated.rows.changelog:
             target = changes_target(target, insert)
-        rows = target.align(self._translated_rows(insert.query, translated), insert)
+        rows = target.align(rows, insert)
         mode = self._mode_of(translated)
         if rows.isStreaming and mode is not OutputMode.APPEND:
             require_key_of_updates(target, insert)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -13,14 +13,15 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_rocketmq.options import BodyFormat, OutputMode
 from pyspark_rocketmq.spark.boundary import called_for_batches
 from pyspark_rocketmq.spark.write.update_mode import message_writer
+from pyspark_rocketmq.sql.declared_columns import writable_columns
 from pyspark_rocketmq.sql.flink.connectors import ConnectorKind, ConnectorTarget
-from pyspark_rocketmq.sql.flinksql.relations import CHANGE
+from pyspark_rocketmq.sql.flinksql.relations import CHANGE, Relation
 from pyspark_rocketmq.sql.formats.changelogs import ROW_KEY, latest_changes
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, Target, require_sink_topic
 from pyspark_rocketmq.sql.statements import Insert
 from pyspark_rocketmq.sql.tables import Table
 
-__all__ = ["UpsertTarget", "changes_target", "require_key_of_updates"]
+__all__ = ["UpsertTarget", "changes_target", "keeps_key", "refuse_moving_key", "require_key_of_updates"]
 
 _WITHOUT_NULLS: Final = frozenset({BodyFormat.RAW, BodyFormat.KEY_VALUE})
 
@@ -44,6 +45,38 @@ def changes_target(target: Target, insert: Insert) -> Target:
         f"{insert.target.text} only appends rows, and those of the query are updated and deleted: use a "
         "topic or a table of connector 'jdbc' with PRIMARY KEY (…) NOT ENFORCED, or SET "
         "'execution.runtime-mode' = 'batch' to write the rows that remain"
+    )
+
+
+def keeps_key(target: Target, insert: Insert, rows: Relation, columns: Sequence[str]) -> bool:
+    """Whether a row that replaces another one has its key in the target; otherwise that one would stay."""
+    match target:
+        case MessagesTarget() if target.table.options.changelog is None:
+            keys = target.table.options.key_columns
+            written = target.table.writable(insert.columns, insert.target.position)
+        case ConnectorTarget() if target.table.kind is ConnectorKind.JDBC:
+            declared = target.table.declared
+            keys = tuple(name.text for name in declared.primary_key)
+            written = writable_columns(declared, insert.columns, insert.target.position)
+        case _:
+            return True
+    wanted = {key.lower() for key in keys}
+    places = [at for at, column in enumerate(written) if column.name.key in wanted]
+    if len(columns) != len(written):
+        return True  # which is an error, that the target reports
+    return all(columns[at].lower() in rows.fixed or f"#{at}" in rows.fixed for at in places)
+
+
+def refuse_moving_key(insert: Insert) -> NoReturn:
+    """Refuse to write rows whose key changes where the old rows cannot be deleted.
+
+    Raises
+    ------
+    SqlError
+    """
+    insert.target.position.fail(
+        f"the key of {insert.target.text} changes with the results of the query, and the rows with old keys "
+        "would stay: make its key of columns of GROUP BY or PARTITION BY, or leave SET 'outputMode' out"
     )
 
 

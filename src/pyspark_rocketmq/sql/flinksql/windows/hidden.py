@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.changes import RANK
+from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.flinksql.selects import hidden_column, keys_of_all_rows, window_part
+from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["group_by_window", "hide_windows", "join_windows"]
 
@@ -25,8 +27,14 @@ def group_by_window(select: exp.Select, sources: Mapping[str, Relation]) -> bool
     return bool(names)
 
 
-def join_windows(select: exp.Select, sources: Mapping[str, Relation]) -> None:
-    """Add the equality of windows to the equality of their starts and ends."""
+def join_windows(select: exp.Select, sources: Mapping[str, Relation], query: Query) -> None:
+    """Add the equality of windows to the equality of their starts and ends.
+
+    Raises
+    ------
+    SqlError
+        One of them grows by a step, and the other one does not: they have no window in common here.
+    """
     where = select.args.get("where")
     clauses = [join for join in select.args.get("joins") or [] if join.args.get("on")]
     for clause, key in [*((join, "on") for join in clauses), *([(where, "this")] if where else [])]:
@@ -39,6 +47,10 @@ def join_windows(select: exp.Select, sources: Mapping[str, Relation]) -> None:
                     equal.setdefault((one[0], other[0]), set()).add(one[1])
         for (one_name, other_name), kinds in equal.items():
             if {"start", "end"} <= kinds:
+                if sources[one_name].cumulative != sources[other_name].cumulative:
+                    position_of(query, condition).fail(
+                        "windows are joined with windows of the same kind and size: TUMBLE, HOP or CUMULATE"
+                    )
                 same = exp.EQ(this=hidden_column(one_name), expression=hidden_column(other_name))
                 clause.set(key, exp.and_(clause.args[key], same))
 

@@ -14,29 +14,17 @@ from sqlglot import exp
 from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_expression, position_of
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.windows.intervals import interval_micros, interval_text, offset_text
 from pyspark_rocketmq.sql.statements import Query
 
-__all__ = ["group_windows", "interval_text", "session_select", "window_table"]
+__all__ = ["group_windows", "session_select", "window_table"]
+
+_AT: Final = "__at"
+"""The time of a row that is to be in CUMULATE's windows."""
 
 _COLUMNS: Final = {"window_start": "start", "window_end": "end", "window_time": "time"}
 _KINDS: Final = ("TUMBLE", "HOP", "SESSION")
 _ENDS: Final = {"START": "start", "END": "end", "ROWTIME": "time"}
-
-
-def interval_text(node: exp.Expression, query: Query) -> str:
-    """Return an interval as Spark's windows take it.
-
-    Raises
-    ------
-    SqlError
-        It is no single number with a unit.
-    """
-    unit = node.args.get("unit")
-    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and isinstance(unit, exp.Var):
-        return f"{node.this.name} {unit.name.lower()}"
-    return position_of(query, node).fail(
-        "the interval of a window is a number and a unit: INTERVAL '10' SECOND"
-    )
 
 
 def window_table(node: WindowTable, source: Relation, query: Query) -> tuple[exp.Expression, Relation]:
@@ -47,10 +35,6 @@ def window_table(node: WindowTable, source: Relation, query: Query) -> tuple[exp
     SqlError
         Spark has no such window.
     """
-    if node.args["kind"] == "CUMULATE":
-        position_of(query, node).fail(
-            "CUMULATE has no counterpart in Spark: use HOP, or TUMBLE with the size of its step, and add up"
-        )
     column = cast("exp.Column", node.args["column"])
     over_window = source.window.get(column.name.lower()) == "time"
     time = parse_expression(WINDOW) if over_window else column.copy()
@@ -61,10 +45,17 @@ def window_table(node: WindowTable, source: Relation, query: Query) -> tuple[exp
         names = [WINDOW, *_COLUMNS] if _COLUMNS.keys() & source.window.keys() else [WINDOW]
         star = exp.Star(except_=[exp.to_identifier(name) for name in names])
     inner = exp.select(star, exp.alias_(window, WINDOW)).from_(rows)
+    starts = part("start")
+    if is_cumulative := node.args["kind"] == "CUMULATE":
+        starts = _cumulative_start(node, query)
+        inner = inner.select(exp.alias_(part("time") if over_window else column.copy(), _AT))
     outer = exp.select(
-        "*",
-        *(exp.alias_(part(kind), name) for name, kind in _COLUMNS.items()),
+        exp.Star(except_=[exp.to_identifier(_AT)]) if is_cumulative else "*",
+        exp.alias_(starts, "window_start"),
+        *(exp.alias_(part(kind), name) for name, kind in _COLUMNS.items() if kind != "start"),
     ).from_(inner.subquery("__windowed"))
+    if is_cumulative:
+        outer = outer.where(exp.LTE(this=starts.copy(), expression=exp.column(_AT)))
     subquery = outer.subquery(alias=node.alias or None)
     if alias := node.args.get("alias"):
         subquery.set("alias", alias.copy())
@@ -73,6 +64,7 @@ def window_table(node: WindowTable, source: Relation, query: Query) -> tuple[exp
         changes=column.name.lower() in source.processing_time,
         window=dict(_COLUMNS),
         processing_time=source.processing_time,
+        cumulative=f"CUMULATE of {interval_text(node.args['size'], query)}" if is_cumulative else "",
     )
     return subquery, known
 
@@ -92,13 +84,36 @@ _MILLI: Final = parse_expression("INTERVAL '0.001' SECOND")
 
 def _window(node: WindowTable, time: exp.Expression, query: Query) -> exp.Expression:
     size = interval_text(node.args["size"], query)
-    slide, offset = node.args.get("slide"), node.args.get("offset")
+    slide = node.args.get("slide") or node.args.get("step")
     texts = [size, interval_text(slide, query) if slide else size]
-    if offset:
-        texts.append(interval_text(offset, query))
+    if offset := node.args.get("offset"):
+        texts.append(offset_text(offset, slide or node.args["size"], query))
     if texts == [size, size]:
         texts = [size]
     return exp.Anonymous(this="window", expressions=[time, *map(exp.Literal.string, texts)])
+
+
+def _cumulative_start(node: WindowTable, query: Query) -> exp.Expression:
+    """Return the start of a CUMULATE window, of which the hidden column is the sliding one with its end.
+
+    The windows of one size begin together, and grow by the step. Those of Spark's sliding windows that end
+    before the row's size does end as these do: of the others, this start is after the row.
+
+    Raises
+    ------
+    SqlError
+        The size is no multiple of the step.
+    """
+    step = node.args.get("step")
+    if step is None:
+        position_of(query, node).fail("CUMULATE is given no step: INTERVAL of the step, then of the size")
+    size_us, step_us = interval_micros(node.args["size"], query), interval_micros(step, query)
+    if step_us <= 0 or size_us <= 0 or size_us % step_us:
+        position_of(query, node).fail("the size of CUMULATE is a multiple of its step, and both are positive")
+    offset = node.args.get("offset")
+    offset_us = interval_micros(offset, query) % size_us if offset else 0
+    last = f"unix_micros({WINDOW}.end) - 1"
+    return parse_expression(f"timestamp_micros({last} - pmod({last} - {offset_us}, {size_us}))")
 
 
 def _rows(node: WindowTable) -> exp.Expression:
@@ -119,11 +134,10 @@ def session_select(select: exp.Select, node: WindowTable, query: Query) -> None:
         The query does not group by its window and its partition.
     """
     group = select.args.get("group")
-    keys = {key.sql() for key in group.expressions} if group else set()
     names = {key.name.lower() for key in group.expressions if isinstance(key, exp.Column)} if group else set()
     partition = node.args.get("partition")
-    wanted = [column.sql() for column in partition.expressions] if partition else []
-    if not {"window_start", "window_end"} <= names or not set(wanted) <= keys:
+    wanted = {column.name.lower() for column in partition.expressions} if partition else set()
+    if not {"window_start", "window_end"} | wanted <= names:
         position_of(query, node).fail(
             "Spark has sessions for aggregations only: GROUP BY window_start, window_end and the columns of "
             "PARTITION BY"
