@@ -1,4 +1,4 @@
-"""``FOR SYSTEM_TIME AS OF`` tables of messages, in batches."""
+"""``FOR SYSTEM_TIME AS OF`` tables of messages and of files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.options.sql import JobOptions
-from pyspark_rocketmq.sql.flinksql import JobQueries
+from pyspark_rocketmq.sql.flinksql import JobQueries, Translated
 from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.state.steps import Grouping, Versioned
 from pyspark_rocketmq.sql.statements import CreateTable, Position, Query
 
 TABLES = """
@@ -25,15 +26,19 @@ CREATE TABLE files (cur STRING) WITH ('connector' = 'filesystem', 'path' = '/f',
 """
 
 
-def translated(query: str, mode: str = "batch") -> str:
-    queries, options = JobQueries(), parse_options(JobOptions, {"runtimeMode": mode})
+def made(query: str, mode: str, **settings: str) -> Translated:
+    queries, options = JobQueries(), parse_options(JobOptions, {"runtimeMode": mode, **settings})
     names = []
     for statement in parse_statements(TABLES):
         assert isinstance(statement, CreateTable)
         queries.table(statement, options)
         names.append(statement.name.key)
     words = frozenset(re.findall(r"\w+", query.lower()))
-    return queries.query(Query(query, words, Position(1, 1)), names, options).text
+    return queries.query(Query(query, words, Position(1, 1)), names, options)
+
+
+def translated(query: str, mode: str = "batch") -> str:
+    return made(query, mode).text
 
 
 def join(table: str, time: str, kind: str = "JOIN", items: str = "o.id") -> str:
@@ -68,7 +73,28 @@ def test_no_result_has_the_end_of_a_version(items, written):
 
 
 def test_files_are_joined_as_they_are():
-    assert "SYSTEM_TIME" not in translated(join("files", "now")).upper()
+    assert translated(join("files", "now")).endswith("JOIN files AS r ON o.cur = r.cur")
+    streamed = made(join("files", "now"), "streaming")
+    assert streamed.text.endswith("JOIN `__lookup_files` AS r ON o.cur = r.cur")
+    assert not streamed.steps
+
+
+def test_a_stream_is_joined_with_versions_in_a_step():
+    found = made(join("rates", "at", "LEFT JOIN", "*, 1 AS one") + " WHERE r.rate > 1", "streaming")
+    (step,) = found.steps
+    assert step.text == "SELECT o.cur AS `__k0`, o.at AS `__o0`, STRUCT(o.*) AS `__c0` FROM orders AS o"
+    versions = "SELECT `cur` AS `__k0`, `since` AS `__o0`, STRUCT(*) AS `__version` FROM `rates`"
+    assert step.operation == Versioned(1, versions, ("__c0",), outer=True)
+    assert found.text == (
+        f"SELECT o.*, r.*, 1 AS one FROM {step.name} LATERAL VIEW INLINE(ARRAY(__c0)) o "
+        "LATERAL VIEW INLINE(ARRAY(__version)) r WHERE r.rate > 1"
+    )
+    more = made(join("rates", "at") + " AND r.rate > o.id", "streaming")
+    assert more.text.endswith(" r WHERE r.rate > o.id")
+    grouped = made(join("rates", "at", items="o.cur, SUM(r.rate)") + " GROUP BY o.cur", "streaming")
+    assert [type(step.operation) for step in grouped.steps] == [Versioned, Grouping]
+    with pytest.raises(SqlError, match="leave SET 'outputMode' out"):
+        made(join("rates", "at"), "streaming", outputMode="append")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +108,11 @@ def test_files_are_joined_as_they_are():
             "batch",
             "needs JOIN rates",
         ),
-        (join("rates", "at"), "streaming", "not the stream rates"),
+        (join("log", "at"), "streaming", "declare its PRIMARY KEY"),
+        (join("rates", "now"), "streaming", "needs a time of the rows, as in Flink"),
+        (join("rates", "at").replace("cur = r.cur", "id = r.rate"), "streaming", "add r.cur = … to ON"),
+        (join("rates", "at", "LEFT JOIN") + " AND r.rate > 1", "streaming", "use WHERE"),
+        (join("rates", "at") + " JOIN files AS f ON f.cur = o.cur", "streaming", "is the last join"),
     ],
 )
 def test_what_has_no_versions_is_refused(query, mode, message):

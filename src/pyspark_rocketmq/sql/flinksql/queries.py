@@ -66,6 +66,7 @@ class JobQueries:
         self._changelogs: set[str] = set()
         self._topics: dict[str, Versions | None] = {}
         self._bounded: set[str] = set()
+        self._files: set[str] = set()
         self._write_only: dict[str, str] = {}
 
     def table(self, declared: CreateTable, options: JobOptions) -> CreateTable:
@@ -82,9 +83,12 @@ class JobQueries:
         self._changelogs.discard(declared.name.key)
         self._topics.pop(declared.name.key, None)
         self._bounded.discard(declared.name.key)
+        self._files.discard(declared.name.key)
         self._write_only.pop(declared.name.key, None)
         if declared.connector in WRITE_ONLY:
             self._write_only[declared.name.key] = declared.connector
+        if declared.connector == "filesystem":
+            self._files.add(declared.name.key)
         if declared.connector in BOUNDED:
             self._bounded.add(declared.name.key)
         if any(changelog_of(option) for option in declared.options):
@@ -164,6 +168,7 @@ class JobQueries:
                 processing_time=self._times.get(name, frozenset()),
                 nested=self._nested.get(name, {}),
                 messages=name in self._topics,
+                files=name in self._files,
                 versions=self._topics.get(name),
                 write_only=self._write_only.get(name, ""),
             )

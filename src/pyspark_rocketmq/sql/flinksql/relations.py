@@ -10,10 +10,13 @@ from sqlglot import exp
 
 from pyspark_rocketmq.sql.state.steps import CHANGE
 
-__all__ = ["CHANGE", "WINDOW", "Relation", "Versions"]
+__all__ = ["CHANGE", "LOOKUP", "WINDOW", "Relation", "Versions"]
 
 WINDOW: Final = "__window"
 """The column that carries a window, with its watermark, from query to query. No result has it."""
+
+LOOKUP: Final = "__lookup_"
+"""How the names of tables of files begin that a stream reads as they are, by ``FOR SYSTEM_TIME AS OF``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,10 @@ class Relation:
         Whether each row is a change, with the column ``__change``.
     messages : bool
         Whether it is a table of the job whose rows are messages.
+    files : bool
+        Whether it is a table of the job whose rows are in files.
     versions : Versions, optional
-        Of such a table.
+        Of a table of messages.
     nested : mapping of str to str
         The columns, in lower case, that are maps (``map``) or arrays of rows (``rows``).
     write_only : str
@@ -83,6 +88,7 @@ class Relation:
     spark_windows: frozenset[str] = frozenset()
     changelog: bool = False
     messages: bool = False
+    files: bool = False
     versions: Versions | None = None
     nested: Mapping[str, str] = field(default_factory=dict)
     write_only: str = ""

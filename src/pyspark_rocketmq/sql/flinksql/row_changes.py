@@ -9,10 +9,12 @@ from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, Relation
-from pyspark_rocketmq.sql.flinksql.selects import is_aggregation
+from pyspark_rocketmq.sql.flinksql.selects import is_aggregation, of_processing_time
 from pyspark_rocketmq.sql.statements import Query
 
-__all__ = ["pass_changes", "refuse_changelog", "refuse_over"]
+__all__ = ["WITHOUT_WINDOW", "has_changes", "pass_changes", "refuse_changelog"]
+
+WITHOUT_WINDOW: Final = "its results change with every row, and Spark's streams cannot take back a row"
 
 _CLAUSES: Final = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT", "having": "HAVING"}
 
@@ -65,18 +67,22 @@ def refuse_changelog(node: exp.Expression, what: str, query: Query) -> None:
     )
 
 
-def refuse_over(select: exp.Select, query: Query) -> None:
-    """Refuse ``OVER`` in a query of a stream.
+def has_changes(
+    select: exp.Select, sources: Mapping[str, Relation], query: Query, *, aggregated: bool, by_window: bool
+) -> bool:
+    """Whether the rows of a query replace each other.
 
     Raises
     ------
     SqlError
+        It needs rows that other rows replace.
     """
-    for item in select.expressions:
-        for window in item.find_all(exp.Window):
-            if window.find_ancestor(exp.Select) is select:
-                position_of(query, window).fail(
-                    "OVER of a stream is supported only as ROW_NUMBER() in a query whose outer query has a "
-                    "bound (WHERE rank <= 10): use a window and GROUP BY, or SET 'execution.runtime-mode' = "
-                    "'batch'"
-                )
+    changing = any(rows.changes for rows in sources.values())
+    streams = sum(rows.stream for rows in sources.values())
+    what = "an aggregation" if aggregated else "a join" if streams > 1 else ""
+    if changing and what and not (by_window and of_processing_time(sources)):
+        position_of(query, select).fail(
+            f"{what} of a stream cannot read an aggregation or a Top-N without a window: "
+            f"{WITHOUT_WINDOW}. Use a window, or SET 'execution.runtime-mode' = 'batch'"
+        )
+    return changing or (streams > 0 and aggregated and not by_window)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, cast
+from typing import cast
 
 from sqlglot import exp
 
@@ -17,14 +17,18 @@ from pyspark_rocketmq.sql.flinksql.changes import (
     unpacked,
 )
 from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, position_of
-from pyspark_rocketmq.sql.flinksql.relations import Relation
-from pyspark_rocketmq.sql.flinksql.row_changes import pass_changes, refuse_changelog, refuse_over
+from pyspark_rocketmq.sql.flinksql.relations import LOOKUP, Relation
+from pyspark_rocketmq.sql.flinksql.row_changes import (
+    WITHOUT_WINDOW,
+    has_changes,
+    pass_changes,
+    refuse_changelog,
+)
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,
     groups_by_processing_time,
     is_aggregation,
     is_distinct,
-    of_processing_time,
     processing_time,
     spark_windows,
     window_names,
@@ -42,6 +46,7 @@ from pyspark_rocketmq.sql.flinksql.state.needs import (
     shown_rank,
     shows_rank,
 )
+from pyspark_rocketmq.sql.flinksql.state.overs import over_calls, over_step, refuse_over
 from pyspark_rocketmq.sql.flinksql.state.replaced import fixed_of_ranks, fixed_outputs, fixed_union
 from pyspark_rocketmq.sql.flinksql.state.rewrite import (
     distinct_step,
@@ -49,16 +54,15 @@ from pyspark_rocketmq.sql.flinksql.state.rewrite import (
     group_step,
     rank_step,
 )
+from pyspark_rocketmq.sql.flinksql.state.temporal import version_step, versioned_joins
 from pyspark_rocketmq.sql.flinksql.unnest import nested_outputs, unnest
-from pyspark_rocketmq.sql.flinksql.versions import join_versions
+from pyspark_rocketmq.sql.flinksql.versions import join_versions, require_versions
 from pyspark_rocketmq.sql.flinksql.windows.hidden import group_by_window, hide_windows, join_windows
 from pyspark_rocketmq.sql.flinksql.windows.tables import group_windows, session_select, window_table
 from pyspark_rocketmq.sql.state.steps import Step
 from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["Translator"]
-
-_WITHOUT_WINDOW: Final = "its results change with every row, and Spark's streams cannot take back a row"
 
 
 class Translator:
@@ -135,19 +139,20 @@ class Translator:
         return Relation()
 
     def _select(self, select: exp.Select, known: Mapping[str, Relation], *, top: bool) -> Relation:
-        sources = self._sources(select, known)
+        sources = self._versioned(select, self._sources(select, known))
         self.changed |= without_flink_hints(select)
         self.changed |= unnest(select, sources, self._query)
         self._subqueries(select, known)
-        if found := self._with_state(select, sources):
+        stream = any(rows.stream for rows in sources.values())
+        calls = over_calls(select) if stream else []
+        if not calls and (found := self._with_state(select, sources)):
             self.changed = True
             return found
         if found := pass_changes(select, sources, self._query):
             self.changed = True
             return found
-        stream = any(rows.stream for rows in sources.values())
-        if stream:
-            refuse_over(select, self._query)
+        if calls:
+            return self._over(select, sources, calls)
         before = select.sql()
         distinct = self._state.allowed and stream and is_distinct(select)
         of_now = stream and groups_by_processing_time(select, sources)
@@ -158,7 +163,7 @@ class Translator:
         if stream and aggregated:
             distinct_aggregates(select, self._query)
         by_any = by_window or by_spark_window(select, sources)
-        changes = self._changes(select, sources, aggregated=aggregated, by_window=by_any, stream=stream)
+        changes = has_changes(select, sources, self._query, aggregated=aggregated, by_window=by_any)
         changes |= of_now
         window: dict[str, str] = {}
         if by_window if aggregated else any(rows.window for rows in sources.values()):
@@ -194,7 +199,7 @@ class Translator:
             return None
         if any(rows.changes for rows in sources.values()) and is_aggregation(select):
             self._fail(
-                select, f"an aggregation of a stream cannot read windows of PROCTIME(): {_WITHOUT_WINDOW}"
+                select, f"an aggregation of a stream cannot read windows of PROCTIME(): {WITHOUT_WINDOW}"
             )
         if select.args.get("distinct") and any(rows.changelog for rows in sources.values()):
             group_by_all(select)
@@ -202,6 +207,16 @@ class Translator:
             self.steps.append(group_step(select, sources, self._state.name(), self._query))
             return Relation(stream=True, changelog=True, keeps_state=True)
         return None
+
+    def _over(self, select: exp.Select, sources: Mapping[str, Relation], calls: list[exp.Window]) -> Relation:
+        """Make a query with OVER read a step that waits for the watermark."""
+        if not self._state.allowed:
+            refuse_over(calls, self._query)
+        if not self._state.always:
+            raise NeedsStateError
+        self.steps.append(over_step(select, sources, self._state.name(), self._query))
+        self.changed = True
+        return Relation(stream=True, keeps_state=True)
 
     def _distinct_union(self, union: exp.SetOperation, sides: Sequence[Relation]) -> Relation:
         """Make a UNION without ALL read its rows once each."""
@@ -230,31 +245,6 @@ class Translator:
                         if rows.changelog:
                             refuse_changelog(inner, "a condition", self._query)
 
-    def _changes(
-        self,
-        select: exp.Select,
-        sources: Mapping[str, Relation],
-        *,
-        aggregated: bool,
-        by_window: bool,
-        stream: bool,
-    ) -> bool:
-        changing = any(rows.changes for rows in sources.values())
-        what = (
-            "an aggregation"
-            if aggregated
-            else "a join"
-            if sum(rows.stream for rows in sources.values()) > 1
-            else ""
-        )
-        if changing and what and not (by_window and of_processing_time(sources)):
-            self._fail(
-                select,
-                f"{what} of a stream cannot read an aggregation or a Top-N without a window: "
-                f"{_WITHOUT_WINDOW}. Use a window, or SET 'execution.runtime-mode' = 'batch'",
-            )
-        return changing or (stream and aggregated and not by_window)
-
     # --- what a query reads -----------------------------------------------------------------
 
     def _sources(self, select: exp.Select, known: Mapping[str, Relation]) -> dict[str, Relation]:
@@ -276,18 +266,7 @@ class Translator:
     def _source(self, select: exp.Select, node: exp.Expression, known: Mapping[str, Relation]) -> Relation:
         match node:
             case exp.Table():
-                self.changed |= without_default_database(node)
-                rows = known.get(node.name.lower(), Relation()) if not node.db else Relation()
-                if rows.write_only:
-                    self._fail(node, f"{node.name} has the connector {rows.write_only!r}, which only writes")
-                if rows.ranked is not None:
-                    inner = rows.ranked.copy()
-                    subquery = inner.subquery(node.alias_or_name)
-                    node.replace(subquery)
-                    return self._source(select, subquery, known)
-                if node.args.get("version") is not None:
-                    self._as_of(select, node, rows, known)
-                return rows
+                return self._table(select, node, known)
             case WindowTable():
                 return self._window_table(select, node, known)
             case exp.Subquery():
@@ -299,20 +278,49 @@ class Translator:
                 self.changed = True
         return Relation()
 
+    def _table(self, select: exp.Select, node: exp.Table, known: Mapping[str, Relation]) -> Relation:
+        self.changed |= without_default_database(node)
+        rows = known.get(node.name.lower(), Relation()) if not node.db else Relation()
+        if rows.write_only:
+            self._fail(node, f"{node.name} has the connector {rows.write_only!r}, which only writes")
+        if rows.ranked is not None:
+            inner = rows.ranked.copy()
+            subquery = inner.subquery(node.alias_or_name)
+            node.replace(subquery)
+            return self._source(select, subquery, known)
+        if node.args.get("version") is not None:
+            return self._as_of(select, node, rows, known)
+        return rows
+
     def _as_of(
         self, select: exp.Select, table: exp.Table, rows: Relation, known: Mapping[str, Relation]
-    ) -> None:
-        if rows.stream:
-            self._fail(
-                table,
-                f"FOR SYSTEM_TIME AS OF reads a table of Spark's, such as files or JDBC, not the stream "
-                f"{table.name}: join the streams over an interval of time",
-            )
+    ) -> Relation:
         self.changed = True
-        if rows.messages:
+        if rows.files and rows.stream:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name)))
+            table.set("this", exp.to_identifier(f"{LOOKUP}{table.name.lower()}", quoted=True))
+            table.set("version", None)
+            return Relation(nested=rows.nested)
+        if rows.stream:
+            require_versions(table, rows, known, self._query)
+            if not self._state.allowed:
+                self._fail(
+                    table, f"FOR SYSTEM_TIME AS OF the stream {table.name}: leave SET 'outputMode' out"
+                )
+            if not self._state.always:
+                raise NeedsStateError
+        elif rows.messages:
             join_versions(select, table, known, self._query)
         else:
             table.set("version", None)
+        return rows
+
+    def _versioned(self, select: exp.Select, sources: dict[str, Relation]) -> dict[str, Relation]:
+        """Make a join with the versions of a stream read a step; return what the query reads then."""
+        for join in versioned_joins(select):
+            step, sources = version_step(select, join, sources, self._state.name(), self._query)
+            self.steps.append(step)
+        return sources
 
     def _window_table(self, select: exp.Select, node: WindowTable, known: Mapping[str, Relation]) -> Relation:
         self.changed = True

@@ -12,7 +12,7 @@ from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.statements import Query
 
-__all__ = ["join_versions"]
+__all__ = ["join_versions", "require_versions"]
 
 _UNTIL: Final = "__until"
 """The time of a row's next version; NULL for the last."""
@@ -58,6 +58,22 @@ def join_versions(select: exp.Select, table: exp.Table, known: Mapping[str, Rela
             star = item.this if isinstance(item, exp.Column) else item
             star.set("except_", [*(star.args.get("except_") or []), exp.to_identifier(_UNTIL)])
     table.replace(subquery)
+
+
+def require_versions(table: exp.Table, rows: Relation, known: Mapping[str, Relation], query: Query) -> None:
+    """Check that a stream can be joined with the versions of another one.
+
+    Raises
+    ------
+    SqlError
+    """
+    at = _join(table, query)
+    _versions(rows, at, query)
+    if _is_processing_time(at.time, known):
+        position_of(query, table).fail(
+            f"FOR SYSTEM_TIME AS OF the stream {table.name} needs a time of the rows, as in Flink: use the "
+            "column of WATERMARK FOR instead of PROCTIME()"
+        )
 
 
 def _join(table: exp.Table, query: Query) -> _Join:

@@ -17,6 +17,7 @@ from pyspark_rocketmq.sql.dialect import CONNECTORS
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarget
 from pyspark_rocketmq.sql.flink.jdbc import no_rows
 from pyspark_rocketmq.sql.flinksql import JobQueries, Translated, explained
+from pyspark_rocketmq.sql.flinksql.relations import LOOKUP
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
 from pyspark_rocketmq.sql.plan.upserts import (
     changes_target,
@@ -26,7 +27,7 @@ from pyspark_rocketmq.sql.plan.upserts import (
 )
 from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
 from pyspark_rocketmq.sql.settings import Settings, spark_setting
-from pyspark_rocketmq.sql.state.steps import Distinct
+from pyspark_rocketmq.sql.state.steps import Distinct, Versioned
 from pyspark_rocketmq.sql.statements import (
     CreateTable,
     CreateView,
@@ -264,7 +265,10 @@ class Planner:
             from pyspark_rocketmq.sql.state.operators import run_step  # noqa: PLC0415 - an extra
         for step in translated.steps:
             self.keeps_state |= not isinstance(step.operation, Distinct)
-            found = run_step(self._rows(query, step.text), step, self.options.state_ttl_ms or None)
+            of_step = step.operation.versions if isinstance(step.operation, Versioned) else None
+            versions = None if of_step is None else self._rows(query, of_step)
+            rows = self._rows(query, step.text)
+            found = run_step(rows, step, self.options.state_ttl_ms or None, versions)
             found.createOrReplaceTempView(step.name)
         rows = self._rows(query, translated.text)
         for step in translated.steps if not is_remote() else ():  # a remote plan names them until it runs
@@ -295,6 +299,10 @@ class Planner:
                 letters = table.dead_letters(self._spark, streaming=streaming)
                 self.dead_letters.append(DeadLetters(letters, table))
         self._view_files(query.names, reading)
+        for key in sorted(query.names & self.connectors.keys()):
+            if f"{LOOKUP}{key}" in text:
+                found = self.read_connector(self.connectors[key], streaming=False)
+                found.createOrReplaceTempView(f"`{LOOKUP}{key}`")
         return self._spark.sql(text)
 
     def _view_files(self, names: Set[str], reading: tuple[RuntimeMode, int | None]) -> None:

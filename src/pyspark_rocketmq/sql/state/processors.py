@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, localcontext
 from typing import Any, Final
 
@@ -22,7 +22,18 @@ from pyspark_rocketmq.sql.state.groups import Group
 from pyspark_rocketmq.sql.state.rankings import Line, Ranked, differences
 from pyspark_rocketmq.sql.state.steps import ARGUMENT, ORDER, Grouping, Ranking
 
-__all__ = ["AT", "DIGITS", "OP", "REMOVALS", "GroupChanges", "RankChanges"]
+__all__ = [
+    "AT",
+    "DIGITS",
+    "OP",
+    "REMOVALS",
+    "STATE",
+    "GroupChanges",
+    "RankChanges",
+    "plain",
+    "scaled",
+    "scales",
+]
 
 OP: Final = "__op"
 AT: Final = "__at"
@@ -30,7 +41,8 @@ REMOVALS: Final = frozenset({"-U", "-D"})
 DIGITS: Final = 38
 """The most of a DECIMAL."""
 
-_STATE: Final = StructType([StructField("state", BinaryType())])
+STATE: Final = StructType([StructField("state", BinaryType())])
+"""What a key keeps: plain values as bytes."""
 
 
 class _Keeper(StatefulProcessor):
@@ -51,7 +63,7 @@ class _Keeper(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._state = handle.getValueState("key", _STATE, self._ttl_ms)
+        self._state = handle.getValueState("key", STATE, self._ttl_ms)
 
     def load(self) -> Any:
         """Return what is kept; None for a new key."""
@@ -76,8 +88,7 @@ class GroupChanges(_Keeper):
     def __init__(self, grouping: Grouping, output: StructType, *, changes: bool, ttl_ms: int | None) -> None:
         super().__init__(output, changes=changes, ttl_ms=ttl_ms)
         self._grouping = grouping
-        kinds = [field.dataType for field in output.fields[grouping.keys :]]
-        self._scales = [kind.scale if isinstance(kind, DecimalType) else None for kind in kinds]
+        self._scales = scales(output.fields[grouping.keys :])
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         """Add a batch's rows of a group, and emit the change of its result."""
@@ -92,7 +103,7 @@ class GroupChanges(_Keeper):
                 for at, aggregate in enumerate(self._grouping.aggregates)
             ]
             for row in rows:
-                group.add(self.sign(row), [None if name is None else _value(row[name]) for name in names])
+                group.add(self.sign(row), [None if name is None else plain(row[name]) for name in names])
             new = None if group.is_empty else self._results(group)
         keys = tuple(key) if self._grouping.keys else ()
         forgotten = new is None and group.rows == 0
@@ -103,13 +114,25 @@ class GroupChanges(_Keeper):
             yield self._row(*keys, *new, "+I" if old is None else "+U", 1)
 
     def _results(self, group: Group) -> tuple[Any, ...]:
-        return tuple(
-            value if scale is None or value is None else Decimal(value).quantize(Decimal(1).scaleb(-scale))
-            for value, scale in zip(group.results(), self._scales, strict=True)
-        )
+        return scaled(group.results(), self._scales)
 
 
-def _value(value: Any) -> Any:
+def scales(fields: Iterable[StructField]) -> list[int | None]:
+    """Return how many digits after the point the decimals of columns have; None for other columns."""
+    kinds = [field.dataType for field in fields]
+    return [kind.scale if isinstance(kind, DecimalType) else None for kind in kinds]
+
+
+def scaled(values: Iterable[Any], digits: Iterable[int | None]) -> tuple[Any, ...]:
+    """Return values with the digits of their columns."""
+    return tuple(
+        value if scale is None or value is None else Decimal(value).quantize(Decimal(1).scaleb(-scale))
+        for value, scale in zip(values, digits, strict=True)
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a row as one that can be compared and kept."""
     return bytes(value) if isinstance(value, bytearray) else value
 
 
@@ -139,8 +162,8 @@ class RankChanges(_Keeper):
         added: list[Line] = []
         removed: list[Line] = []
         for row in rows:
-            order = tuple(_value(row[name]) for name in self._orders)
-            line = (order, tuple(_value(row[name]) for name in self._columns))
+            order = tuple(plain(row[name]) for name in self._orders)
+            line = (order, tuple(plain(row[name]) for name in self._columns))
             (added if self.sign(row) > 0 else removed).append(line)
         ranked.change(added, removed)
         self.save(ranked.lines or None)

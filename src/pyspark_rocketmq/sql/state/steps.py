@@ -14,17 +14,21 @@ from typing import Final
 __all__ = [
     "ARGUMENT",
     "CHANGE",
+    "KEPT",
     "KEY",
     "ORDER",
     "RESULT",
     "ROW",
     "STATE_SETTINGS",
+    "VERSION",
     "Aggregate",
     "Distinct",
     "Fold",
     "Grouping",
+    "Over",
     "Ranking",
     "Step",
+    "Versioned",
 ]
 
 STATE_SETTINGS: Final[Mapping[str, str]] = {
@@ -51,6 +55,13 @@ ORDER: Final = "__o"
 
 ROW: Final = "__row"
 """The rows that are ranked, as a struct."""
+
+
+KEPT: Final = "__c"
+"""How the names of columns begin that only pass a step."""
+
+VERSION: Final = "__version"
+"""The version of a row, as a struct."""
 
 
 class Fold(StrEnum):
@@ -127,6 +138,49 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True)
+class Over:
+    """Aggregates of the rows before each row, in the order of their times. No row is taken back.
+
+    A row is emitted when the watermark has passed its time, which is the column `ORDER` 0.
+
+    Parameters
+    ----------
+    keys : int
+    aggregates : tuple of Aggregate
+    rows : bool
+        Whether the frame counts rows; otherwise it is a range of times, in which rows of one time are equal.
+    preceding : int, optional
+        How many rows, or microseconds, are in the frame before the row. None: all.
+    """
+
+    keys: int
+    aggregates: tuple[Aggregate, ...]
+    rows: bool
+    preceding: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """Each row with the version of its key that was valid at its time, the column `ORDER` 0 of both.
+
+    Parameters
+    ----------
+    keys : int
+    versions : str
+        Spark's text of the query of the versions, which are the structs `VERSION`.
+    kept : tuple of str
+        The structs of the rows.
+    outer : bool
+        Whether rows without a version are kept.
+    """
+
+    keys: int
+    versions: str
+    kept: tuple[str, ...]
+    outer: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A step with state.
 
@@ -136,12 +190,12 @@ class Step:
         Of the view with its result.
     text : str
         Spark's text of the query that it reads.
-    operation : Grouping, Ranking or Distinct
+    operation : Grouping, Ranking, Distinct, Over or Versioned
     changes : bool
         Whether it reads rows with `CHANGE`.
     """
 
     name: str
     text: str
-    operation: Grouping | Ranking | Distinct
+    operation: Grouping | Ranking | Distinct | Over | Versioned
     changes: bool = False

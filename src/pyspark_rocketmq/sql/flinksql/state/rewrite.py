@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.expressions import called
-from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.state.parts import (
+    NO_PLACE,
+    FoldedAggregates,
+    change_column,
+    named_item,
+    of_source,
+    read_step,
+)
 from pyspark_rocketmq.sql.state.steps import (
     ARGUMENT,
     KEY,
     ORDER,
     RESULT,
     ROW,
-    Aggregate,
     Distinct,
-    Fold,
     Grouping,
     Ranking,
     Step,
@@ -27,10 +30,6 @@ from pyspark_rocketmq.sql.state.steps import (
 from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["distinct_step", "group_by_all", "group_step", "inline_queries", "rank_step"]
-
-_SOURCE: Final = ("from_", "joins", "where", "laterals")
-_FOLDS: Final = frozenset(fold.value for fold in Fold)
-_NO_PLACE: Final = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET"}
 
 
 def inline_queries(tree: exp.Expression, known: Mapping[str, Relation]) -> None:
@@ -66,36 +65,6 @@ def _replace_names(tree: exp.Expression, queries: Mapping[str, exp.Expression]) 
         table.replace(subquery)
 
 
-def _alias(value: exp.Expression, name: str) -> exp.Expression:
-    return exp.Alias(this=value, alias=exp.to_identifier(name, quoted=True))
-
-
-def _of_source(select: exp.Select) -> exp.Select:
-    """Return a query without items that reads what another one reads."""
-    source = exp.Select()
-    for name in _SOURCE:
-        part = select.args.get(name)
-        if part is not None:
-            source.set(name, [each.copy() for each in part] if isinstance(part, list) else part.copy())
-    return source
-
-
-def _read_step(select: exp.Select, name: str) -> None:
-    """Make a query read the result of a step."""
-    for part in (*_SOURCE, "group", "having", "distinct", "hint"):
-        select.set(part, None)
-    select.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(name))))
-
-
-def _change(sources: Mapping[str, Relation]) -> list[exp.Expression]:
-    """Return the column `CHANGE` of a source that has it."""
-    return [
-        _alias(exp.column(CHANGE, table=None if name.startswith("#") else name), CHANGE)
-        for name, rows in sources.items()
-        if rows.changelog
-    ]
-
-
 # --- groups -----------------------------------------------------------------------------------
 
 
@@ -107,16 +76,16 @@ def group_step(select: exp.Select, sources: Mapping[str, Relation], name: str, q
     SqlError
         It needs an aggregate that cannot take back a value.
     """
-    for clause, what in _NO_PLACE.items():
+    for clause, what in NO_PLACE.items():
         if select.args.get(clause) is not None:
             position_of(query, select).fail(
                 f"{what} in an aggregation whose rows change is not supported: write it in a query around it"
             )
     having = select.args.get("having")
     keys = _keys(select, query)
-    items = [_named(item, at) for at, item in enumerate(select.expressions)]
-    folded = _Aggregates(query)
-    source = _of_source(select)
+    items = [named_item(item, at) for at, item in enumerate(select.expressions)]
+    folded = FoldedAggregates(query, "of rows that change")
+    source = of_source(select)
     condition = exp.Paren(this=having.this) if having else None
     parts = [*items, *([condition] if condition else [])]
     for part in parts:
@@ -129,7 +98,7 @@ def group_step(select: exp.Select, sources: Mapping[str, Relation], name: str, q
         for at, argument in enumerate(folded.arguments)
         if argument is not None
     ]
-    changes = _change(sources)
+    changes = change_column(sources)
     source.set("expressions", [*selected, *arguments, *changes] or [exp.alias_(exp.Literal.number(1), KEY)])
     step = Step(
         name,
@@ -137,7 +106,7 @@ def group_step(select: exp.Select, sources: Mapping[str, Relation], name: str, q
         Grouping(len(keys), tuple(folded.aggregates)),
         bool(changes),
     )
-    _read_step(select, name)
+    read_step(select, name)
     select.set("expressions", [*items, exp.column(CHANGE)])
     if condition is not None:
         select.set("where", exp.Where(this=condition))
@@ -163,58 +132,6 @@ def _keys(select: exp.Select, query: Query) -> list[exp.Expression]:
         is_place = isinstance(key, exp.Literal) and key.is_int
         found.append((select.expressions[int(key.name) - 1].unalias() if is_place else key).copy())
     return found
-
-
-def _named(item: exp.Expression, at: int) -> exp.Expression:
-    """Return an item with a name; without one it has Flink's."""
-    if isinstance(item, exp.Alias):
-        return item.copy()
-    if isinstance(item, exp.Column):
-        return _alias(item.copy(), item.name)
-    return _alias(item.copy(), f"EXPR${at}")
-
-
-class _Aggregates:
-    """The aggregates of a query."""
-
-    def __init__(self, query: Query) -> None:
-        self.aggregates: list[Aggregate] = []
-        self.arguments: list[exp.Expression | None] = []
-        self._query = query
-        self._found: dict[str, int] = {}
-
-    def replace_calls(self, part: exp.Expression) -> None:
-        """Replace the calls of aggregates in an item by the columns with their results."""
-        for call in list(part.find_all(exp.Anonymous)):
-            if called(call) not in AGGREGATES:
-                continue
-            whole: exp.Expression = call.parent if isinstance(call.parent, exp.Filter) else call
-            number = self._found.setdefault(whole.sql(dialect="spark"), len(self.aggregates))
-            if number == len(self.aggregates):
-                self._add(call, whole)
-            whole.replace(exp.column(f"{RESULT}{number}"))
-
-    def _add(self, call: exp.Anonymous, whole: exp.Expression) -> None:
-        name = called(call)
-        around = call.parent
-        is_type = name == "ANY_VALUE" and isinstance(around, exp.Anonymous) and called(around) == "TYPEOF"
-        if name not in _FOLDS or (name == "ANY_VALUE" and not is_type):
-            position_of(self._query, call).fail(
-                f"{name} of rows that change is not supported: it cannot take back a row. COUNT, SUM, AVG, "
-                "MIN and MAX can; SET 'execution.runtime-mode' = 'batch' runs it once"
-            )
-        values = call.expressions
-        distinct = bool(values) and isinstance(values[0], exp.Distinct)
-        if distinct:
-            values = values[0].expressions
-        if len(values) > 1:
-            position_of(self._query, call).fail(f"{name} of rows that change takes one argument")
-        argument: exp.Expression | None = None if not values or values[0].is_star else values[0].copy()
-        if isinstance(whole, exp.Filter):
-            given = argument or exp.Literal.number(1)
-            argument = exp.Case(ifs=[exp.If(this=whole.expression.this.copy(), true=given)])
-        self.aggregates.append(Aggregate(Fold(name), argument is not None, distinct))
-        self.arguments.append(argument)
 
 
 def _replace_keys(part: exp.Expression, keys: list[exp.Expression], sources: Collection[str]) -> None:
@@ -257,7 +174,7 @@ def rank_step(
     assert isinstance(rank.this, exp.Window)
     window = rank.this
     items = [item.copy() for item in inner.expressions if item is not rank]
-    changes = _change(sources)
+    changes = change_column(sources)
     if changes:
         for item in items:
             star = item.this if isinstance(item, exp.Column) else item
@@ -268,12 +185,12 @@ def rank_step(
     ordered = window.args["order"].expressions
     orders = [exp.alias_(key.this.copy(), f"{ORDER}{at}") for at, key in enumerate(ordered)]
     row = exp.alias_(exp.Anonymous(this="struct", expressions=items), ROW)
-    source = _of_source(inner)
+    source = of_source(inner)
     source.set("expressions", [*keys, *orders, row, *changes])
     order = tuple((bool(key.args.get("desc")), bool(key.args.get("nulls_first"))) for key in ordered)
     ranking = Ranking(len(keys), order, limit, rank.alias, shows_rank)
     text = source.sql(dialect="spark", comments=False)
-    _read_step(inner, name)
+    read_step(inner, name)
     inner.set("expressions", [exp.Star()])
     return Step(name, text, ranking, bool(changes))
 
@@ -291,7 +208,7 @@ def distinct_step(
         rows.set("distinct", None)
         read = rows
     step = Step(name, rows.sql(dialect="spark", comments=False), Distinct())
-    _read_step(read, name)
+    read_step(read, name)
     star = exp.Star(except_=[exp.to_identifier(WINDOW)]) if window else exp.Star()
     read.set("expressions", [star])
     return step

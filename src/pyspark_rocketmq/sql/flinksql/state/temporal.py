@@ -1,0 +1,152 @@
+"""``FOR SYSTEM_TIME AS OF`` a versioned stream: as a step that waits for the watermarks of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NoReturn, cast
+
+from sqlglot import exp
+
+from pyspark_rocketmq.sql.flinksql.grammar import position_of
+from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation, Versions
+from pyspark_rocketmq.sql.flinksql.row_changes import refuse_changelog
+from pyspark_rocketmq.sql.flinksql.state.parts import hidden_alias
+from pyspark_rocketmq.sql.state.steps import KEPT, KEY, ORDER, VERSION, Step, Versioned
+from pyspark_rocketmq.sql.statements import Query
+
+__all__ = ["version_step", "versioned_joins"]
+
+_WHAT: Final = "FOR SYSTEM_TIME AS OF a stream"
+
+
+def versioned_joins(select: exp.Select) -> list[exp.Join]:
+    """Return the joins with the versions of streams: others have no version any more."""
+    joins = select.args.get("joins") or []
+    return [join for join in joins if isinstance(join.this, exp.Table) and join.this.args.get("version")]
+
+
+def version_step(
+    select: exp.Select,
+    join: exp.Join,
+    sources: Mapping[str, Relation],
+    name: str,
+    query: Query,
+) -> tuple[Step, dict[str, Relation]]:
+    """Make a query with such a join read its result from a step, in place.
+
+    Returns
+    -------
+    Step
+    dict of str to Relation
+        What the query reads then.
+
+    Raises
+    ------
+    SqlError
+        It is no join of a stream with the versions of a key.
+    """
+    joins = select.args["joins"]
+    if joins[-1] is not join:
+        _fail(joins[-1], "is the last join of its query: write other joins in a query around it", query)
+    alias = join.this.alias_or_name
+    versions = sources[alias.lower()].versions
+    assert versions is not None
+    left = {each: rows for each, rows in sources.items() if each != alias.lower()}
+    for each, rows in left.items():
+        if rows.changelog:
+            refuse_changelog(select, "a join FOR SYSTEM_TIME AS OF", query)
+        if each.startswith("#") or not rows.stream or rows.changes:
+            _fail(join.this, "joins streams that have a name, and whose rows do not change", query)
+    outer = (join.side or "").upper() == "LEFT"
+    keys, others = _keys(join, alias, versions, query)
+    if others and outer:
+        _fail(join.this, "has no other conditions in LEFT JOIN than those of the key: use WHERE", query)
+    time = join.this.args["version"].expression
+    kept = {each: f"{KEPT}{at}" for at, each in enumerate(left)}
+    source = exp.Select(from_=select.args["from_"].copy(), joins=[each.copy() for each in joins[:-1]] or None)
+    source.set(
+        "expressions",
+        [
+            *(hidden_alias(key.copy(), f"{KEY}{at}") for at, key in enumerate(keys)),
+            hidden_alias(time.copy(), f"{ORDER}0"),
+            *(hidden_alias(_struct(each, left[each]), place) for each, place in kept.items()),
+        ],
+    )
+    of_versions = exp.select(
+        *(hidden_alias(exp.column(key, quoted=True), f"{KEY}{at}") for at, key in enumerate(versions.keys)),
+        hidden_alias(exp.column(versions.time, quoted=True), f"{ORDER}0"),
+        hidden_alias(exp.Anonymous(this="struct", expressions=[exp.Star()]), VERSION),
+    ).from_(exp.Table(this=exp.to_identifier(join.this.name, quoted=True)))
+    texts = [each.sql(dialect="spark", comments=False) for each in (source, of_versions)]
+    _read(select, {**kept, alias: VERSION}, name)
+    if others:
+        select.where(*others, copy=False)
+    read = {each: replace(rows, window={}, versions=None, keeps_state=True) for each, rows in sources.items()}
+    return Step(name, texts[0], Versioned(len(keys), texts[1], tuple(kept.values()), outer)), read
+
+
+def _fail(node: exp.Expression, message: str, query: Query) -> NoReturn:
+    position_of(query, node).fail(f"{_WHAT} {message}")
+
+
+def _struct(alias: str, rows: Relation) -> exp.Expression:
+    except_ = [exp.to_identifier(WINDOW)] if rows.window else None
+    star = exp.Column(this=exp.Star(except_=except_), table=exp.to_identifier(alias))
+    return exp.Anonymous(this="struct", expressions=[star])
+
+
+def _keys(
+    join: exp.Join, alias: str, versions: Versions, query: Query
+) -> tuple[list[exp.Expression], list[exp.Expression]]:
+    """Return the values of the versions' keys, and the other conditions."""
+    on = join.args["on"].unnest()
+    found: dict[str, exp.Expression] = {}
+    others: list[exp.Expression] = []
+    for part in on.flatten() if isinstance(on, exp.And) else [on]:
+        key = None
+        if isinstance(part, exp.EQ):
+            for one, other in ((part.this, part.expression), (part.expression, part.this)):
+                if (
+                    key is None
+                    and _is_of(one, alias)
+                    and not any(_is_of(column, alias) for column in other.find_all(exp.Column))
+                ):
+                    key, value = one.name.lower(), other
+        wanted = {name.lower() for name in versions.keys}
+        if key in wanted and key not in found:
+            found[key] = value
+        else:
+            others.append(cast("exp.Expression", part.copy()))
+    missing = [name for name in versions.keys if name.lower() not in found]
+    if missing:
+        _fail(join.this, f"joins by its whole primary key: add {alias}.{missing[0]} = … to ON", query)
+    return [found[name.lower()] for name in versions.keys], others
+
+
+def _is_of(node: exp.Expr, alias: str) -> bool:
+    return isinstance(node, exp.Column) and node.table.lower() == alias.lower()
+
+
+def _read(select: exp.Select, structs: Mapping[str, str], name: str) -> None:
+    """Make a query read the structs of a step under the names of its tables."""
+    select.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(name))))
+    select.set("joins", None)
+    views = [
+        exp.Lateral(
+            this=exp.Anonymous(
+                this="inline", expressions=[exp.Anonymous(this="array", expressions=[exp.column(place)])]
+            ),
+            view=True,
+            alias=exp.TableAlias(this=exp.to_identifier(alias)),
+        )
+        for alias, place in structs.items()
+    ]
+    select.set("laterals", [*views, *(select.args.get("laterals") or [])])
+    items: list[exp.Expression] = []
+    for item in select.expressions:
+        if isinstance(item, exp.Star):
+            items += [exp.Column(this=item.copy(), table=exp.to_identifier(alias)) for alias in structs]
+        else:
+            items.append(item)
+    select.set("expressions", items)

@@ -1,0 +1,160 @@
+"""What waits for the watermark in Python workers.
+
+# Facts (Spark 4.3, TransformWithState): a timer fires when its time is before the watermark, also in a
+# micro-batch without rows.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from decimal import localcontext
+from typing import Any, Final
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.sql.state.processors import DIGITS, STATE, plain, scaled, scales
+from pyspark_rocketmq.sql.state.steps import ARGUMENT, ORDER, Over
+from pyspark_rocketmq.sql.state.timed import Frames, History
+
+__all__ = ["IS_VERSION", "TIME", "JoinVersions", "OverRows"]
+
+TIME: Final = f"{ORDER}0"
+IS_VERSION: Final = "__is_version"
+_MILLI: Final = 1_000
+
+
+class _Waiting(StatefulProcessor):
+    """Keeps rows until the watermark has passed their times.
+
+    Parameters
+    ----------
+    output : StructType
+    """
+
+    def __init__(self, output: StructType) -> None:
+        self._row = Row(*(field.name for field in output.fields))
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._handle = handle
+        self._state = handle.getValueState("key", STATE)
+
+    @abstractmethod
+    def new(self) -> Frames | History:
+        """Return an empty state."""
+
+    @abstractmethod
+    def take(self, kept: Any, row: Row, time: int) -> None:
+        """Add a row to the state."""
+
+    @abstractmethod
+    def emit(self, kept: Any, watermark: int) -> Iterator[Row]:
+        """Yield the results before a watermark."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """Keep the rows of a micro-batch."""
+        del key, timerValues
+        kept, waits = self._load()
+        for row in rows:
+            if row[TIME] is None:
+                raise ValueError(
+                    "a row of an OVER or a join FOR SYSTEM_TIME AS OF has no time: filter it out"
+                )
+            self.take(kept, row, row[TIME])
+        self._save(kept, waits)
+        return iter(())
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Row]:
+        """Emit what is complete."""
+        del key, expiredTimerInfo
+        kept, _ = self._load()
+        yield from self.emit(kept, timerValues.getCurrentWatermarkInMs() * _MILLI)
+        self._save(kept, None)
+
+    def _load(self) -> tuple[Frames | History, int | None]:
+        kept, found = self.new(), self._state.get()
+        if found is None:
+            return kept, None
+        packed, waits = pickle.loads(found[0])  # noqa: S301 - what we wrote ourselves
+        kept.unpack(packed)
+        return kept, waits
+
+    def _save(self, kept: Frames | History, waits: int | None) -> None:
+        """Save the state, and wait for its first row unless it waits already."""
+        first = kept.first
+        if first is not None:
+            due = -(-first // _MILLI)
+            if waits is None or due < waits:
+                self._handle.registerTimer(due)
+                waits = due
+        self._state.update((pickle.dumps((kept.pack(), waits)),))
+
+
+class OverRows(_Waiting):
+    """The aggregates of the rows before each row."""
+
+    def __init__(self, over: Over, columns: Sequence[str], output: StructType) -> None:
+        super().__init__(output)
+        self._over = over
+        self._columns = tuple(columns)
+        self._scales = scales(output.fields[len(columns) :])
+        self._arguments = [
+            f"{ARGUMENT}{at}" if aggregate.argument else None for at, aggregate in enumerate(over.aggregates)
+        ]
+
+    def new(self) -> Frames:
+        """Return an empty state."""
+        return Frames(self._over)
+
+    def take(self, kept: Frames, row: Row, time: int) -> None:
+        """Add a row to the state."""
+        arguments = tuple(None if name is None else plain(row[name]) for name in self._arguments)
+        kept.add(time, arguments, tuple(plain(row[name]) for name in self._columns))
+
+    def emit(self, kept: Frames, watermark: int) -> Iterator[Row]:
+        """Yield the results before a watermark."""
+        with localcontext(prec=2 * DIGITS):
+            found = [(row, scaled(results, self._scales)) for row, results in kept.advance(watermark)]
+        for row, results in found:
+            yield self._row(*row, *results)
+
+
+class JoinVersions(_Waiting):
+    """Each row with the version that was valid at its time."""
+
+    def __init__(
+        self, columns: Sequence[str], versions: Sequence[str], output: StructType, *, outer: bool
+    ) -> None:
+        super().__init__(output)
+        self._columns = tuple(columns)
+        self._versions = tuple(versions)
+        self._outer = outer
+
+    def new(self) -> History:
+        """Return an empty state."""
+        return History()
+
+    def take(self, kept: History, row: Row, time: int) -> None:
+        """Add a row, or a version, to the state."""
+        if row[IS_VERSION]:
+            kept.replace(time, tuple(row[name] for name in self._versions))
+        else:
+            kept.add(time, tuple(row[name] for name in self._columns))
+
+    def emit(self, kept: History, watermark: int) -> Iterator[Row]:
+        """Yield the results before a watermark. The last column is whether a row has a version."""
+        absent = (None,) * len(self._versions)
+        for row, version in kept.advance(watermark):
+            if version is not None or self._outer:
+                yield self._row(*row, *(version or absent), version is not None)
