@@ -12,7 +12,7 @@ from pyspark_rocketmq.options.sql import JobOptions
 from pyspark_rocketmq.sql.flinksql import JobQueries, Translated
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.state.steps import Grouping, Versioned
-from pyspark_rocketmq.sql.statements import CreateTable, Position, Query
+from pyspark_rocketmq.sql.statements import CreateTable, CreateView, Position, Query
 
 TABLES = """
 CREATE TABLE orders (id INT, cur STRING, at TIMESTAMP(3), now AS PROCTIME(), WATERMARK FOR at AS at)
@@ -29,10 +29,13 @@ CREATE TABLE files (cur STRING) WITH ('connector' = 'filesystem', 'path' = '/f',
 def made(query: str, mode: str, **settings: str) -> Translated:
     queries, options = JobQueries(), parse_options(JobOptions, {"runtimeMode": mode, **settings})
     names = []
-    for statement in parse_statements(TABLES):
-        assert isinstance(statement, CreateTable)
-        queries.table(statement, options)
-        names.append(statement.name.key)
+    for statement in parse_statements(TABLES + LATEST):
+        match statement:
+            case CreateTable():
+                queries.table(statement, options)
+                names.append(statement.name.key)
+            case CreateView():
+                queries.view(statement, names, options)
     words = frozenset(re.findall(r"\w+", query.lower()))
     return queries.query(Query(query, words, Position(1, 1)), names, options)
 
@@ -83,7 +86,9 @@ def test_a_stream_is_joined_with_versions_in_a_step():
     found = made(join("rates", "at", "LEFT JOIN", "*, 1 AS one") + " WHERE r.rate > 1", "streaming")
     (step,) = found.steps
     assert step.text == "SELECT o.cur AS `__k0`, o.at AS `__o0`, STRUCT(o.*) AS `__c0` FROM orders AS o"
-    versions = "SELECT `cur` AS `__k0`, `since` AS `__o0`, STRUCT(*) AS `__version` FROM `rates`"
+    versions = (
+        "SELECT `cur` AS `__k0`, `since` AS `__o0`, '+I' AS `__op`, STRUCT(*) AS `__version` FROM `rates`"
+    )
     assert step.operation == Versioned(1, versions, ("__c0",), outer=True)
     assert found.text == (
         f"SELECT o.*, r.*, 1 AS one FROM {step.name} LATERAL VIEW INLINE(ARRAY(__c0)) o "
@@ -97,11 +102,46 @@ def test_a_stream_is_joined_with_versions_in_a_step():
         made(join("rates", "at"), "streaming", outputMode="append")
 
 
+def test_the_versions_of_a_changelog_may_be_deleted():
+    (step,) = made(join("changes", "at"), "streaming").steps
+    assert isinstance(step.operation, Versioned)
+    assert "__change.op AS `__op`, STRUCT(* EXCEPT (__change)) AS `__version`" in step.operation.versions
+
+
+LATEST = (
+    "CREATE VIEW latest AS SELECT cur, rate, since FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY cur "
+    "ORDER BY since DESC) AS n FROM log WHERE rate > 0) AS ranked WHERE n = 1;"
+)
+
+
+def test_a_view_of_the_latest_row_of_each_key_has_versions():
+    rows = "(SELECT cur, rate, since FROM (SELECT * FROM log WHERE rate > 0) AS ranked) AS __versions"
+    (step,) = made(join("latest", "at"), "streaming").steps
+    assert isinstance(step.operation, Versioned)
+    assert step.operation.versions == (
+        f"SELECT `cur` AS `__k0`, `since` AS `__o0`, '+I' AS `__op`, STRUCT(*) AS `__version` FROM {rows}"
+    )
+    assert f"(PARTITION BY `cur` ORDER BY `since` NULLS LAST) AS __until FROM {rows}" in translated(
+        join("latest", "at")
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("since DESC", "since"), ("n = 1", "n <= 2"), ("n = 1", "n = 1 AND cur > 'a'"), ("cur, rate", "rate")],
+)
+def test_other_views_have_no_versions(change, monkeypatch):
+    old, new = change
+    monkeypatch.setattr(f"{__name__}.LATEST", LATEST.replace(old, new, 1))
+    with pytest.raises(SqlError, match="needs the versions of latest"):
+        made(join("latest", "at"), "streaming")
+
+
 @pytest.mark.parametrize(
     ("query", "mode", "message"),
     [
         (join("log", "at"), "batch", "declare its PRIMARY KEY"),
-        (join("changes", "at"), "batch", "A changelog has none"),
+        (join("changes", "at"), "batch", "A changelog has versions only as a stream"),
         (join("rates", "at", "FULL JOIN"), "batch", "needs JOIN or LEFT JOIN"),
         (
             "SELECT 1 FROM rates FOR SYSTEM_TIME AS OF TIMESTAMP '2026-01-01 00:00:00'",

@@ -94,7 +94,7 @@ class JobQueries:
         if any(changelog_of(option) for option in declared.options):
             self._changelogs.add(declared.name.key)
         if declared.connector not in CONNECTORS:
-            self._topics[declared.name.key] = _versions(declared, declared.name.key in self._changelogs)
+            self._topics[declared.name.key] = _versions(declared)
         self._nested[declared.name.key] = nested_columns(declared.columns)
         self._times[declared.name.key] = frozenset(
             column.name.key
@@ -169,7 +169,7 @@ class JobQueries:
                 nested=self._nested.get(name, {}),
                 messages=name in self._topics,
                 files=name in self._files,
-                versions=self._topics.get(name),
+                versions=self._topics.get(name) if stream or name not in self._changelogs else None,
                 write_only=self._write_only.get(name, ""),
             )
             for name in tables
@@ -200,8 +200,8 @@ def _refuse_flinks_calls(query: Query) -> None:
             )
 
 
-def _versions(declared: CreateTable, is_changelog: bool) -> Versions | None:
-    if is_changelog or declared.watermark is None or not declared.primary_key:
+def _versions(declared: CreateTable) -> Versions | None:
+    if declared.watermark is None or not declared.primary_key:
         return None
     return Versions(tuple(name.text for name in declared.primary_key), declared.watermark.column.text)
 

@@ -29,10 +29,13 @@ class Versions:
         The columns of the primary key.
     time : str
         The column of the watermark: since when a row is valid.
+    query : Select, optional
+        The query of the rows, of a view that has the last one of each key.
     """
 
     keys: tuple[str, ...]
     time: str
+    query: exp.Select | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from pyspark_rocketmq.sql.flinksql.state.needs import (
 from pyspark_rocketmq.sql.flinksql.state.rewrite import (
     inline_queries,
 )
+from pyspark_rocketmq.sql.flinksql.state.temporal import versions_of_view
 from pyspark_rocketmq.sql.flinksql.translator import Translator
 from pyspark_rocketmq.sql.state.steps import Step
 from pyspark_rocketmq.sql.statements import Insert, Name, Position, Query
@@ -116,6 +117,8 @@ def translate(
         rows = translator.rows(known, hidden=hidden)
     if hidden and rows.changes:
         rows = replace(rows, query=written)
+    if hidden and (versions := versions_of_view(written)) is not None:
+        rows = replace(rows, versions=versions)
     if columns and not named:
         rows = under_other_names(rows, columns)
     if not translator.changed:

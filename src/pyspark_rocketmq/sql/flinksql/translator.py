@@ -301,6 +301,13 @@ class Translator:
             table.set("this", exp.to_identifier(f"{LOOKUP}{table.name.lower()}", quoted=True))
             table.set("version", None)
             return Relation(nested=rows.nested)
+        if rows.versions is not None and rows.versions.query is not None:
+            source = rows.versions.query.copy()
+            inner = self.query(source, known, top=True)
+            plain = not inner.changes and not inner.changelog
+            rows = replace(
+                rows, versions=replace(rows.versions, query=source) if plain else None, changes=False
+            )
         if rows.stream:
             require_versions(table, rows, known, self._query)
             if not self._state.allowed:
@@ -309,8 +316,8 @@ class Translator:
                 )
             if not self._state.always:
                 raise NeedsStateError
-        elif rows.messages:
-            join_versions(select, table, known, self._query)
+        elif rows.messages or rows.versions is not None:
+            join_versions(select, table, rows, known, self._query)
         else:
             table.set("version", None)
         return rows

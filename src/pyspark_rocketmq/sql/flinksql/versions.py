@@ -25,7 +25,9 @@ class _Join:
     time: exp.Expression
 
 
-def join_versions(select: exp.Select, table: exp.Table, known: Mapping[str, Relation], query: Query) -> None:
+def join_versions(
+    select: exp.Select, table: exp.Table, rows: Relation, known: Mapping[str, Relation], query: Query
+) -> None:
     """Join a table of messages with the version that was valid at a time.
 
     Raises
@@ -33,7 +35,6 @@ def join_versions(select: exp.Select, table: exp.Table, known: Mapping[str, Rela
     SqlError
         The table has no versions, or is not joined.
     """
-    rows = known[table.name.lower()]
     at = _join(table, query)
     versions = _versions(rows, at, query)
     alias = table.alias_or_name
@@ -43,7 +44,9 @@ def join_versions(select: exp.Select, table: exp.Table, known: Mapping[str, Rela
         partition_by=[exp.column(name, quoted=True) for name in versions.keys],
         order=order,
     )
-    source = exp.Table(this=exp.to_identifier(table.name, quoted=True))
+    source: exp.Expression = exp.Table(this=exp.to_identifier(table.name, quoted=True))
+    if versions.query is not None:
+        source = versions.query.subquery("__versions")
     subquery = exp.select("*", exp.alias_(next_time, _UNTIL)).from_(source).subquery(alias)
     until = exp.column(_UNTIL, table=alias)
     last = until.is_(exp.null())
@@ -89,8 +92,9 @@ def _versions(rows: Relation, at: _Join, query: Query) -> Versions:
     if rows.versions is None:
         position_of(query, at.table).fail(
             f"FOR SYSTEM_TIME AS OF needs the versions of {at.table.name}: declare its PRIMARY KEY (…) NOT "
-            "ENFORCED and WATERMARK FOR the time from which a row is valid. A changelog has none: a batch "
-            "reads the rows that remain, without FOR SYSTEM_TIME AS OF"
+            "ENFORCED and WATERMARK FOR the time from which a row is valid, or use a view with the row of "
+            "each key whose ROW_NUMBER() … ORDER BY that time DESC is 1. A changelog has versions only "
+            "as a stream: a batch reads the rows that remain"
         )
     return rows.versions
 

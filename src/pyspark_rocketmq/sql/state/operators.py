@@ -28,11 +28,12 @@ from pyspark_rocketmq.sql.state.columns import (
     restored,
     result_type,
 )
-from pyspark_rocketmq.sql.state.processors import AT, OP, REMOVALS, GroupChanges, RankChanges
+from pyspark_rocketmq.sql.state.processors import AT, REMOVALS, GroupChanges, RankChanges
 from pyspark_rocketmq.sql.state.steps import (
     ARGUMENT,
     CHANGE,
     KEY,
+    OP,
     RESULT,
     ROW,
     Distinct,

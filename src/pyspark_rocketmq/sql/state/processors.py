@@ -20,12 +20,11 @@ from pyspark.sql.types import BinaryType, DecimalType, StructField, StructType
 
 from pyspark_rocketmq.sql.state.groups import Group
 from pyspark_rocketmq.sql.state.rankings import Line, Ranked, differences
-from pyspark_rocketmq.sql.state.steps import ARGUMENT, ORDER, Grouping, Ranking
+from pyspark_rocketmq.sql.state.steps import ARGUMENT, OP, ORDER, Grouping, Ranking
 
 __all__ = [
     "AT",
     "DIGITS",
-    "OP",
     "REMOVALS",
     "STATE",
     "GroupChanges",
@@ -35,7 +34,6 @@ __all__ = [
     "scales",
 ]
 
-OP: Final = "__op"
 AT: Final = "__at"
 REMOVALS: Final = frozenset({"-U", "-D"})
 DIGITS: Final = 38

@@ -16,6 +16,7 @@ __all__ = [
     "CHANGE",
     "KEPT",
     "KEY",
+    "OP",
     "ORDER",
     "RESULT",
     "ROW",
@@ -62,6 +63,9 @@ KEPT: Final = "__c"
 
 VERSION: Final = "__version"
 """The version of a row, as a struct."""
+
+OP: Final = "__op"
+"""A row's kind of change, for Python workers."""
 
 
 class Fold(StrEnum):
@@ -167,7 +171,7 @@ class Versioned:
     ----------
     keys : int
     versions : str
-        Spark's text of the query of the versions, which are the structs `VERSION`.
+        Spark's text of the query of the versions, which are the structs `VERSION` with their change `OP`.
     kept : tuple of str
         The structs of the rows.
     outer : bool

@@ -94,14 +94,14 @@ class History:
 
     def __init__(self) -> None:
         self._pending: list[tuple[int, Values]] = []
-        self._versions: list[tuple[int, Values]] = []
+        self._versions: list[tuple[int, Values | None]] = []
 
     def add(self, time: int, row: Values) -> None:
         """Add a row."""
         self._pending.append((time, row))
 
-    def replace(self, time: int, version: Values) -> None:
-        """Add a version, valid from a time. Of two with one time, the later one is valid."""
+    def replace(self, time: int, version: Values | None) -> None:
+        """Add a version, valid from a time. None: there is none. Of two, the later one is valid."""
         insort(self._versions, (time, version), key=_time)
 
     @property

@@ -16,8 +16,8 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.sql.state.columns import plain_column, plain_types, require_state, restored, result_type
-from pyspark_rocketmq.sql.state.steps import ARGUMENT, KEY, RESULT, VERSION, Over, Versioned
-from pyspark_rocketmq.sql.state.timers import IS_VERSION, TIME, JoinVersions, OverRows
+from pyspark_rocketmq.sql.state.steps import ARGUMENT, KEY, OP, RESULT, VERSION, Over, Versioned
+from pyspark_rocketmq.sql.state.timers import TIME, JoinVersions, OverRows
 
 __all__ = ["join_versions", "run_over"]
 
@@ -122,12 +122,16 @@ def join_versions(rows: DataFrame, versions: DataFrame, join: Versioned) -> Data
     _require_watermark(rows, "FOR SYSTEM_TIME AS OF")
     left, right = _Flat(rows, join.kept, "__f"), _Flat(versions, [VERSION], "__v")
     of_rows = rows.select(
-        *_keys(rows, join.keys), *_times(), F.lit(False).alias(IS_VERSION), *left.values(), *right.nothing()
+        *_keys(rows, join.keys),
+        *_times(),
+        F.lit(None).cast("string").alias(OP),
+        *left.values(),
+        *right.nothing(),
     )
     of_versions = versions.select(
         *_keys(versions, join.keys),
         *_times(),
-        F.lit(True).alias(IS_VERSION),
+        F.col(OP),
         *left.nothing(),
         *right.values(),
     )

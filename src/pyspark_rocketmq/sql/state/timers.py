@@ -22,13 +22,12 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.sql.state.processors import DIGITS, STATE, plain, scaled, scales
-from pyspark_rocketmq.sql.state.steps import ARGUMENT, ORDER, Over
+from pyspark_rocketmq.sql.state.steps import ARGUMENT, OP, ORDER, Over
 from pyspark_rocketmq.sql.state.timed import Frames, History
 
-__all__ = ["IS_VERSION", "TIME", "JoinVersions", "OverRows"]
+__all__ = ["TIME", "JoinVersions", "OverRows"]
 
 TIME: Final = f"{ORDER}0"
-IS_VERSION: Final = "__is_version"
 _MILLI: Final = 1_000
 
 
@@ -147,10 +146,13 @@ class JoinVersions(_Waiting):
 
     def take(self, kept: History, row: Row, time: int) -> None:
         """Add a row, or a version, to the state."""
-        if row[IS_VERSION]:
-            kept.replace(time, tuple(row[name] for name in self._versions))
-        else:
-            kept.add(time, tuple(row[name] for name in self._columns))
+        match row[OP]:
+            case None:
+                kept.add(time, tuple(row[name] for name in self._columns))
+            case "-D":
+                kept.replace(time, None)
+            case "+I" | "+U":
+                kept.replace(time, tuple(row[name] for name in self._versions))
 
     def emit(self, kept: History, watermark: int) -> Iterator[Row]:
         """Yield the results before a watermark. The last column is whether a row has a version."""

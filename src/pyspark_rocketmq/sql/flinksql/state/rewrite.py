@@ -53,7 +53,7 @@ def inline_queries(tree: exp.Expression, known: Mapping[str, Relation]) -> None:
 def _replace_names(tree: exp.Expression, queries: Mapping[str, exp.Expression]) -> None:
     for table in list(tree.find_all(exp.Table)):
         found = queries.get(table.name.lower())
-        if found is None or table.db:
+        if found is None or table.db or table.args.get("version") is not None:
             continue
         inner = found.copy()
         _replace_names(inner, {name: query for name, query in queries.items() if query is not found})

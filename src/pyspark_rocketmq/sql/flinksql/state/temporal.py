@@ -8,14 +8,15 @@ from typing import Final, NoReturn, cast
 
 from sqlglot import exp
 
+from pyspark_rocketmq.sql.flinksql.changes import rank_limit, ranked
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
-from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation, Versions
+from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WINDOW, Relation, Versions
 from pyspark_rocketmq.sql.flinksql.row_changes import refuse_changelog
 from pyspark_rocketmq.sql.flinksql.state.parts import hidden_alias
-from pyspark_rocketmq.sql.state.steps import KEPT, KEY, ORDER, VERSION, Step, Versioned
+from pyspark_rocketmq.sql.state.steps import KEPT, KEY, OP, ORDER, VERSION, Step, Versioned
 from pyspark_rocketmq.sql.statements import Query
 
-__all__ = ["version_step", "versioned_joins"]
+__all__ = ["version_step", "versioned_joins", "versions_of_view"]
 
 _WHAT: Final = "FOR SYSTEM_TIME AS OF a stream"
 
@@ -73,17 +74,64 @@ def version_step(
             *(hidden_alias(_struct(each, left[each]), place) for each, place in kept.items()),
         ],
     )
+    is_log = sources[alias.lower()].changelog
+    star = exp.Star(except_=[exp.to_identifier(CHANGE)]) if is_log else exp.Star()
+    op = exp.column("op", table=CHANGE) if is_log else exp.Literal.string("+I")
     of_versions = exp.select(
         *(hidden_alias(exp.column(key, quoted=True), f"{KEY}{at}") for at, key in enumerate(versions.keys)),
         hidden_alias(exp.column(versions.time, quoted=True), f"{ORDER}0"),
-        hidden_alias(exp.Anonymous(this="struct", expressions=[exp.Star()]), VERSION),
-    ).from_(exp.Table(this=exp.to_identifier(join.this.name, quoted=True)))
+        hidden_alias(op, OP),
+        hidden_alias(exp.Anonymous(this="struct", expressions=[star]), VERSION),
+    ).from_(
+        exp.Table(this=exp.to_identifier(join.this.name, quoted=True))
+        if versions.query is None
+        else versions.query.copy().subquery("__versions")
+    )
     texts = [each.sql(dialect="spark", comments=False) for each in (source, of_versions)]
     _read(select, {**kept, alias: VERSION}, name)
     if others:
         select.where(*others, copy=False)
-    read = {each: replace(rows, window={}, versions=None, keeps_state=True) for each, rows in sources.items()}
+    read = {
+        each: replace(rows, window={}, versions=None, changes=False, changelog=False, keeps_state=True)
+        for each, rows in sources.items()
+    }
     return Step(name, texts[0], Versioned(len(keys), texts[1], tuple(kept.values()), outer)), read
+
+
+def versions_of_view(view: exp.Expression) -> Versions | None:
+    """Return the versions that a view has: of each key the row with the latest time; None for other views."""
+    from_ = view.args.get("from_") if isinstance(view, exp.Select) else None
+    source: exp.Expression | None = from_ and from_.this
+    inner = source.this if isinstance(source, exp.Subquery) else None
+    rank = ranked(inner) if isinstance(inner, exp.Select) else None
+    if not isinstance(view, exp.Select) or not isinstance(inner, exp.Select) or rank is None:
+        return None
+    assert source is not None
+    where = view.args.get("where")
+    is_first = (
+        where is not None and isinstance(where.this, exp.EQ | exp.LTE) and rank_limit(view, rank.alias) == 1
+    )
+    window = rank.this
+    keys = window.args.get("partition_by") or []
+    ordered = window.args["order"].expressions if window.args.get("order") else []
+    is_latest = len(ordered) == 1 and bool(ordered[0].args.get("desc"))
+    others = any(
+        view.args.get(part) for part in ("joins", "group", "having", "distinct", "limit", "laterals")
+    )
+    if not (is_first and is_latest and keys) or others:
+        return None
+    columns = [*keys, ordered[0].this]
+    names = {item.alias_or_name.lower() for item in view.expressions if isinstance(item, exp.Column)}
+    is_all = any(item.is_star for item in view.expressions)
+    if not all(isinstance(each, exp.Column) and (is_all or each.name.lower() in names) for each in columns):
+        return None
+    rows = inner.copy()
+    rows.set("expressions", [item.copy() for item in inner.expressions if item is not rank])
+    query = exp.Select(
+        expressions=[item.copy() for item in view.expressions],
+        from_=exp.From(this=rows.subquery(source.alias_or_name or "__rows")),
+    )
+    return Versions(tuple(key.name for key in keys), ordered[0].this.name, query)
 
 
 def _fail(node: exp.Expression, message: str, query: Query) -> NoReturn:
