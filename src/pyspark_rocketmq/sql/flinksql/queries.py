@@ -64,7 +64,8 @@ class JobQueries:
         self._times: dict[str, frozenset[str]] = {}
         self._nested: dict[str, dict[str, str]] = {}
         self._changelogs: set[str] = set()
-        self._topics: dict[str, Versions | None] = {}
+        self._topics: set[str] = set()
+        self._versions: dict[str, Versions | None] = {}
         self._bounded: set[str] = set()
         self._files: set[str] = set()
         self._write_only: dict[str, str] = {}
@@ -81,7 +82,8 @@ class JobQueries:
         self._flink |= declared.flink
         self._views.pop(declared.name.key, None)
         self._changelogs.discard(declared.name.key)
-        self._topics.pop(declared.name.key, None)
+        self._topics.discard(declared.name.key)
+        self._versions.pop(declared.name.key, None)
         self._bounded.discard(declared.name.key)
         self._files.discard(declared.name.key)
         self._write_only.pop(declared.name.key, None)
@@ -94,7 +96,9 @@ class JobQueries:
         if any(changelog_of(option) for option in declared.options):
             self._changelogs.add(declared.name.key)
         if declared.connector not in CONNECTORS:
-            self._topics[declared.name.key] = _versions(declared)
+            self._topics.add(declared.name.key)
+        if declared.connector not in BOUNDED:
+            self._versions[declared.name.key] = _versions(declared)
         self._nested[declared.name.key] = nested_columns(declared.columns)
         self._times[declared.name.key] = frozenset(
             column.name.key
@@ -169,7 +173,7 @@ class JobQueries:
                 nested=self._nested.get(name, {}),
                 messages=name in self._topics,
                 files=name in self._files,
-                versions=self._topics.get(name) if stream or name not in self._changelogs else None,
+                versions=self._versions.get(name) if stream or name not in self._changelogs else None,
                 write_only=self._write_only.get(name, ""),
             )
             for name in tables

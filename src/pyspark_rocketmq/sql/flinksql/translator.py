@@ -56,7 +56,7 @@ from pyspark_rocketmq.sql.flinksql.state.rewrite import (
 )
 from pyspark_rocketmq.sql.flinksql.state.temporal import version_step, versioned_joins
 from pyspark_rocketmq.sql.flinksql.unnest import nested_outputs, unnest
-from pyspark_rocketmq.sql.flinksql.versions import join_versions, require_versions
+from pyspark_rocketmq.sql.flinksql.versions import is_lookup, join_versions, require_versions
 from pyspark_rocketmq.sql.flinksql.windows.hidden import group_by_window, hide_windows, join_windows
 from pyspark_rocketmq.sql.flinksql.windows.tables import group_windows, session_select, window_table
 from pyspark_rocketmq.sql.state.steps import Step
@@ -296,7 +296,7 @@ class Translator:
         self, select: exp.Select, table: exp.Table, rows: Relation, known: Mapping[str, Relation]
     ) -> Relation:
         self.changed = True
-        if rows.files and rows.stream:
+        if rows.files and rows.stream and is_lookup(table, rows, known):
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name)))
             table.set("this", exp.to_identifier(f"{LOOKUP}{table.name.lower()}", quoted=True))
             table.set("version", None)

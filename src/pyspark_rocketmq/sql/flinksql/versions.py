@@ -12,7 +12,7 @@ from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.statements import Query
 
-__all__ = ["join_versions", "require_versions"]
+__all__ = ["is_lookup", "join_versions", "require_versions"]
 
 _UNTIL: Final = "__until"
 """The time of a row's next version; NULL for the last."""
@@ -61,6 +61,11 @@ def join_versions(
             star = item.this if isinstance(item, exp.Column) else item
             star.set("except_", [*(star.args.get("except_") or []), exp.to_identifier(_UNTIL)])
     table.replace(subquery)
+
+
+def is_lookup(table: exp.Table, rows: Relation, known: Mapping[str, Relation]) -> bool:
+    """Whether a join reads the rows of a table as they are, and no versions."""
+    return rows.versions is None or _is_processing_time(table.args["version"].expression, known)
 
 
 def require_versions(table: exp.Table, rows: Relation, known: Mapping[str, Relation], query: Query) -> None:
