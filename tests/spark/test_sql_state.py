@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
+from tests.support.patient import PATIENCE_MS
+from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.errors import SqlError
@@ -55,6 +57,17 @@ QUERIES = {
           SELECT id, price, ROW_NUMBER() OVER (PARTITION BY category ORDER BY price DESC, id) AS place
           FROM bids) AS ranked
         WHERE place <= 2""",
+    ),
+    "r_key_that_moves": (
+        "mark BIGINT, id BIGINT, PRIMARY KEY (mark) NOT ENFORCED",
+        "SELECT SUM(price) * 100 + id, id FROM bids GROUP BY id",
+    ),
+    "r_best_by_its_id": (
+        "id BIGINT, category STRING, place BIGINT, PRIMARY KEY (id) NOT ENFORCED",
+        """SELECT id, category, place FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY category ORDER BY price DESC, id) AS place
+          FROM bids) AS ranked
+        WHERE place = 1""",
     ),
     "r_of_distinct_rows": (
         "category STRING, ids BIGINT, PRIMARY KEY (category) NOT ENFORCED",
@@ -196,10 +209,69 @@ def test_sets_of_groups_in_a_window_are_final_once(spark: SparkSession, store: S
     assert {name: store.rows(name) for name in sets} == dict.fromkeys(sets, wanted)
 
 
+def test_a_deleted_row_reaches_a_topic_and_its_readers(
+    spark: SparkSession, store: Store, topic: TopicFactory, name_server: str
+) -> None:
+    names = ("r_having", "r_key_that_moves")
+    queries = {name: QUERIES[name] for name in names}
+    topics = {name: topic(queues=2) for name in names}
+    targets, readers = "", ""
+    for name, (columns, _) in queries.items():
+        options = f"'connector' = 'rocketmq', 'nameServer' = '{name_server}', 'topic' = '{topics[name]}'"
+        targets += f"CREATE TABLE {name} ({columns}) WITH ({options}, 'sendTimeoutMs' = '{PATIENCE_MS}');\n"
+        given = columns.partition(", PRIMARY")[0]
+        place = (
+            "p MAP<STRING, STRING> METADATA FROM 'properties' VIRTUAL, o BIGINT METADATA FROM 'queueOffset'"
+        )
+        readers += f"CREATE TABLE {name} ({given}, {place} VIRTUAL) WITH ({options});\n"
+        readers += f"SELECT *, p['op'] AS op FROM {name};\n"
+    inserts = "".join(f"INSERT INTO {name} {query};\n" for name, (_, query) in queries.items())
+    selects = "".join(f"{query};\n" for _, query in queries.values())
+    batch = "SET 'runtimeMode' = 'batch';\n"
+    deleted = 0
+
+    def current() -> list[list[tuple[str, ...]]]:
+        """Return what a reader of each topic keeps: of each key the last row, unless it is deleted."""
+        nonlocal deleted
+        found = []
+        with execute(spark, batch + readers) as job:
+            for rows in job.results:
+                kept: dict[str, tuple[object, ...]] = {}
+                for row in sorted(rows.collect(), key=lambda row: row.o):  # a key has one queue
+                    key = str(row[0])
+                    kept.pop(key, None)
+                    if row.op is None:
+                        kept[key] = tuple(row[:2])
+                    else:
+                        assert (row.op, row[1]) == ("-D", None), "only its keys"
+                        deleted += 1
+                found.append(as_texts(list(kept.values())))
+        return found
+
+    for run in range(2):
+        store.add(run)
+        with execute(
+            spark,
+            store.tables() + targets + inserts,
+            checkpoint_location=str(store.folder / "checkpoints"),
+            settings={"trigger": "availableNow"},
+        ) as running:
+            assert running.await_termination(600)
+        with execute(spark, batch + store.tables() + selects) as all_rows:
+            wanted = [as_texts(rows.collect()) for rows in all_rows.results]
+        eventually(lambda wanted=wanted: current() == wanted, 120, what=f"the rows of run {run}")
+    assert deleted
+
+
 def test_a_target_that_only_appends_or_has_no_key_is_refused(spark: SparkSession, store: Store) -> None:
     topic = "'connector' = 'rocketmq', 'topic' = 't', 'nameServer' = '127.0.0.1:1'"
     files = f"'connector' = 'filesystem', 'format' = 'json', 'path' = '{store.folder / 'out'}'"
     (store.folder / "bids" / "0.json").write_text("{}")
+    table = f"CREATE TABLE t (n BIGINT PRIMARY KEY NOT ENFORCED, c BIGINT) WITH ({topic})"
+    query = "INSERT INTO t SELECT COUNT(*) AS n, id FROM bids GROUP BY id"
+    text = f"{store.tables()} SET 'outputMode' = 'update'; {table}; {query}"
+    with pytest.raises(SqlError, match="the key of t changes with the results of the query"):
+        execute(spark, text, checkpoint_location=str(store.folder / "c"))
     for options, error in (
         (topic, "the rows for t are updated and deleted: declare its PRIMARY KEY"),
         (files, "t only appends rows, and those of the query are updated and deleted"),

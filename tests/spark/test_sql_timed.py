@@ -103,7 +103,6 @@ OFFSET = ", INTERVAL '70' SECOND"
 WINDOW = "DATE_FORMAT(window_start, 'mm:ss') AS s, DATE_FORMAT(window_end, 'mm:ss') AS e"
 
 
-@pytest.mark.since_spark("4.2")  # a run is one micro-batch before it, which emits no window
 def test_cumulative_windows_grow_until_their_size(job: Job) -> None:
     cumulate = "TABLE(CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '20' SECOND, INTERVAL '1' MINUTE{}))"
     by = "GROUP BY window_start, window_end"
@@ -145,7 +144,7 @@ def test_cumulative_windows_grow_until_their_size(job: Job) -> None:
     assert job.rows("best") == sorted(((*place, *row) for place, row in best.items()), key=repr)
 
 
-@pytest.mark.since_spark("4.2")  # a run is one micro-batch before it
+@pytest.mark.since_spark("4.1")
 def test_over_aggregates_of_a_stream_are_those_of_all_rows(job: Job) -> None:
     time = "DATE_FORMAT(ts, 'mm:ss') AS t"
     rows = "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW"
@@ -208,7 +207,7 @@ ORDERS = [
 ]
 
 
-@pytest.mark.since_spark("4.2")  # a run is one micro-batch before it
+@pytest.mark.since_spark("4.1")
 def test_a_stream_is_joined_with_the_version_that_was_valid(job: Job) -> None:
     mark = "WATERMARK FOR {0} AS {0} - INTERVAL '5' SECOND"
     job.table("orders", f"id BIGINT, cur STRING, at TIMESTAMP(3), p AS PROCTIME(), {mark.format('at')}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, cast
 
 from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, FUNCTIONS, UNKNOWN, Function
+from pyspark_rocketmq.sql.flinksql.functions.times import NO_LETTERS
 from pyspark_rocketmq.sql.flinksql.functions.values import JSON_TEXT
 from pyspark_rocketmq.sql.flinksql.grammar import RoundTime, parse_expression, position_of
 from pyspark_rocketmq.sql.statements import Query
@@ -208,6 +210,8 @@ def _translate_call(node: exp.Anonymous, query: Query) -> exp.Expression | None:
         position_of(query, node).fail(
             f"{node.name} is Flink's, and Spark has no such function: {UNKNOWN[name]}"
         )
+    if name in _WITH_PATTERN and len(node.expressions) > 1:
+        _check_pattern(node.expressions[1], query)
     function = FUNCTIONS.get("SUBSTRING" if name == "SUBSTR" else name)
     if function is None:
         return None
@@ -221,6 +225,27 @@ def _translate_call(node: exp.Anonymous, query: Query) -> exp.Expression | None:
             position_of(query, node).fail(f"{node.name} takes {takes} arguments, not {len(node.expressions)}")
         return None
     return _filled(node, form, node.expressions)
+
+
+_WITH_PATTERN: Final = frozenset(
+    {"DATE_FORMAT", "FROM_UNIXTIME", "TO_DATE", "TO_TIMESTAMP", "UNIX_TIMESTAMP"}
+)
+_QUOTED: Final = re.compile(r"'[^']*'")
+
+
+def _check_pattern(pattern: exp.Expression, query: Query) -> None:
+    """Refuse letters of a pattern of times that Spark does not have.
+
+    Raises
+    ------
+    SqlError
+    """
+    text = _QUOTED.sub("", pattern.name) if isinstance(pattern, exp.Literal) and pattern.is_string else ""
+    for letter in sorted(NO_LETTERS & set(text)):
+        year = ": y is the year" if letter in {"Y", "u"} else ""
+        position_of(query, pattern).fail(
+            f"the letter {letter} of a pattern of times is none of Spark's{year}"
+        )
 
 
 def _translate_distinct(

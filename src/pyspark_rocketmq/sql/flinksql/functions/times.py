@@ -7,7 +7,10 @@ from typing import Final
 
 from pyspark_rocketmq.sql.flinksql.functions.declared import ABSENT, Function, function
 
-__all__ = ["TIMES"]
+__all__ = ["NO_LETTERS", "TIMES"]
+
+NO_LETTERS: Final = frozenset("ABNWYcenpuw")
+"""Letters of patterns of times that Java has, and Spark has not."""
 
 _SECONDS: Final = (
     "CASE WHEN _1 IS NOT NULL THEN coalesce(unix_seconds({}), CAST('-9223372036854775808' AS BIGINT)) END"
@@ -64,6 +67,16 @@ TIMES: Final[Mapping[str, Function]] = {
         ("RAND_INTEGER(1)", 0),
         of1="CAST(floor(rand() * _1) AS INT)",
         of2="CAST(floor(rand(_1) * _2) AS INT)",
+    ),
+    "DATE_FORMAT": function(
+        f"the letters {' '.join(sorted(NO_LETTERS))} of a pattern are refused, because Spark does not have them",
+        (
+            "DATE_FORMAT(TIMESTAMP '2026-01-31 18:09:10.123', 'yyyy-MM-dd''T''hh:mm:ss.SSS a')",
+            "2026-01-31T06:09:10.123 PM",
+        ),
+        ("DATE_FORMAT(TIMESTAMP '2026-01-31 18:09:10', 'EEE d MMM yy, D, H')", "Sat 31 Jan 26, 31, 18"),
+        ("DATE_FORMAT('2026-01-31 08:09:10', 'HH')", "08"),
+        of2="date_format(_1, _2)",
     ),
     "TO_TIMESTAMP": function(
         "what is no time gives NULL, in Spark an error",
