@@ -362,6 +362,11 @@ def test_table_functions():
         ("SELECT SUM(DISTINCT CAST(a AS DATE)) FROM bid GROUP BY b", (1, 8), "adds numbers"),
         ("SELECT b.items[0] FROM bid b", (1, 8), "indexed from 1"),
         (
+            "SELECT DATE_FORMAT(ts,\n 'YYYY') FROM bid",
+            (2, 2),
+            "the letter Y of a pattern of times is none of",
+        ),
+        (
             "SELECT GREATEST(a, b) FROM bid WHERE = 1",
             (1, 40),
             "GREATEST means something else in Spark: SET 'dialect'",
