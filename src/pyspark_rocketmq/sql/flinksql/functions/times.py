@@ -69,7 +69,7 @@ TIMES: Final[Mapping[str, Function]] = {
         of2="CAST(floor(rand(_1) * _2) AS INT)",
     ),
     "DATE_FORMAT": function(
-        f"a pattern with one of the letters {' '.join(sorted(NO_LETTERS))} is refused: Spark has none of them",
+        f"patterns with the letters {' '.join(sorted(NO_LETTERS))} are refused: Spark has none of them",
         (
             "DATE_FORMAT(TIMESTAMP '2026-01-31 18:09:10.123', 'yyyy-MM-dd''T''hh:mm:ss.SSS a')",
             "2026-01-31T06:09:10.123 PM",
