@@ -270,7 +270,7 @@ def test_a_target_that_only_appends_or_has_no_key_is_refused(spark: SparkSession
     table = f"CREATE TABLE t (n BIGINT PRIMARY KEY NOT ENFORCED, c BIGINT) WITH ({topic})"
     query = "INSERT INTO t SELECT COUNT(*) AS n, id FROM bids GROUP BY id"
     text = f"{store.tables()} SET 'outputMode' = 'update'; {table}; {query}"
-    with pytest.raises(SqlError, match="the key of t changes with the results of the query"):
+    with pytest.raises(SqlError, match="t needs the rows that the query replaces: its key changes"):
         execute(spark, text, checkpoint_location=str(store.folder / "c"))
     for options, error in (
         (topic, "the rows for t are updated and deleted: declare its PRIMARY KEY"),

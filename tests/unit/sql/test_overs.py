@@ -98,7 +98,7 @@ def test_what_a_stream_cannot_have_is_refused(query, error):
 
 
 def test_with_an_output_mode_it_is_refused_and_in_batches_it_is_sparks():
-    with pytest.raises(SqlError, match="OVER of a stream needs state of its own"):
+    with pytest.raises(SqlError, match="OVER of a stream needs separate state"):
         made(SUM.format(""), allowed=False)
     query = SUM.format("").replace("bid", "names")
     assert not made(query).steps

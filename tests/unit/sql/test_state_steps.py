@@ -231,3 +231,12 @@ def test_a_query_with_a_time_to_live_has_a_trigger():
     assert trigger_of_ttl(parse_options(JobOptions, {})) == 1_000
     with pytest.raises(OptionError, match="has no end: SET 'trigger' to an interval"):
         trigger_of_ttl(parse_options(JobOptions, {"trigger": "availableNow"}))
+
+
+def test_a_top_n_reads_elements_of_arrays_and_versions_like_other_queries():
+    ranked = (
+        "SELECT id, tag FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY p, id) AS rn FROM bid CROSS JOIN "
+        "UNNEST(tags) AS t (tag)) WHERE rn <= 3"
+    )
+    (step,) = made(ranked).steps
+    assert step.text.endswith("FROM bid LATERAL VIEW EXPLODE(tags) t AS tag")

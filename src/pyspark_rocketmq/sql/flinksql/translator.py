@@ -139,10 +139,7 @@ class Translator:
         return Relation()
 
     def _select(self, select: exp.Select, known: Mapping[str, Relation], *, top: bool) -> Relation:
-        sources = self._versioned(select, self._sources(select, known))
-        self.changed |= without_flink_hints(select)
-        self.changed |= unnest(select, sources, self._query)
-        self._subqueries(select, known)
+        sources = self._read(select, known)
         stream = any(rows.stream for rows in sources.values())
         calls = over_calls(select) if stream else []
         if not calls and (found := self._with_state(select, sources)):
@@ -186,6 +183,14 @@ class Translator:
             self.steps.append(distinct_step(select, self._state.name(), window=bool(window) and top))
         self.changed |= select.sql() != before
         return found
+
+    def _read(self, select: exp.Select, known: Mapping[str, Relation]) -> dict[str, Relation]:
+        """Translate what a query reads, and the queries in its conditions and items; return what it reads."""
+        sources = self._versioned(select, self._sources(select, known))
+        self.changed |= without_flink_hints(select)
+        self.changed |= unnest(select, sources, self._query)
+        self._subqueries(select, known)
+        return sources
 
     def _with_state(self, select: exp.Select, sources: Mapping[str, Relation]) -> Relation | None:
         """Make a query that takes back rows read a step with state; None if it needs none."""
@@ -378,7 +383,7 @@ class Translator:
     ) -> Relation:
         """Make a Top-N read its rows from a step with state."""
         limit = checked_limit(outer, inner, rank, self._query)
-        sources = self._sources(inner, known)
+        sources = self._read(inner, known)
         shows = shows_rank(outer, rank.alias)
         name = self._state.name()
         self.steps.append(rank_step(inner, rank, sources, name, limit=limit, shows_rank=shows))

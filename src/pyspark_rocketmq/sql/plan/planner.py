@@ -22,7 +22,7 @@ from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Targe
 from pyspark_rocketmq.sql.plan.upserts import (
     changes_target,
     keeps_key,
-    refuse_moving_key,
+    refuse_replaced,
     require_key_of_updates,
 )
 from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
@@ -355,7 +355,7 @@ class Planner:
         if translated.rows.changes and not keeps_key(target, insert, translated.rows, rows.columns):
             translated = self._queries.query(insert.query, self._names, self.options, takes_back=True)
             if translated.rows.changes:
-                refuse_moving_key(insert)
+                refuse_replaced(target, insert)
             rows = self._translated_rows(insert.query, translated)
         if translated.rows.changelog:
             target = changes_target(target, insert)

@@ -21,7 +21,7 @@ from pyspark_rocketmq.sql.plan.targets import MessagesTarget, Target, require_si
 from pyspark_rocketmq.sql.statements import Insert
 from pyspark_rocketmq.sql.tables import Table
 
-__all__ = ["UpsertTarget", "changes_target", "keeps_key", "refuse_moving_key", "require_key_of_updates"]
+__all__ = ["UpsertTarget", "changes_target", "keeps_key", "refuse_replaced", "require_key_of_updates"]
 
 _WITHOUT_NULLS: Final = frozenset({BodyFormat.RAW, BodyFormat.KEY_VALUE})
 
@@ -49,9 +49,14 @@ def changes_target(target: Target, insert: Insert) -> Target:
 
 
 def keeps_key(target: Target, insert: Insert, rows: Relation, columns: Sequence[str]) -> bool:
-    """Whether a row that replaces another one has its key in the target; otherwise that one would stay."""
+    """Whether a row that replaces another one has its key in the target; otherwise that one would stay.
+
+    A format of changes has the rows that are replaced, too.
+    """
     match target:
-        case MessagesTarget() if target.table.options.changelog is None:
+        case MessagesTarget() if target.table.options.changelog is not None:
+            return False
+        case MessagesTarget():
             keys = target.table.options.key_columns
             written = target.table.writable(insert.columns, insert.target.position)
         case ConnectorTarget() if target.table.kind is ConnectorKind.JDBC:
@@ -67,16 +72,19 @@ def keeps_key(target: Target, insert: Insert, rows: Relation, columns: Sequence[
     return all(columns[at].lower() in rows.fixed or f"#{at}" in rows.fixed for at in places)
 
 
-def refuse_moving_key(insert: Insert) -> NoReturn:
-    """Refuse to write rows whose key changes where the old rows cannot be deleted.
+def refuse_replaced(target: Target, insert: Insert) -> NoReturn:
+    """Refuse to write rows that replace others where those cannot be taken back.
 
     Raises
     ------
     SqlError
     """
+    why = "its key changes with the results of the query, and the rows with old keys would stay"
+    if isinstance(target, MessagesTarget) and target.table.options.changelog is not None:
+        why = f"format {target.table.options.changelog.value} has each replaced row"
     insert.target.position.fail(
-        f"the key of {insert.target.text} changes with the results of the query, and the rows with old keys "
-        "would stay: make its key of columns of GROUP BY or PARTITION BY, or leave SET 'outputMode' out"
+        f"{insert.target.text} needs the rows that the query replaces: {why}. Leave SET 'outputMode' and "
+        "windows of PROCTIME() out, or make its key of columns of GROUP BY or PARTITION BY"
     )
 
 

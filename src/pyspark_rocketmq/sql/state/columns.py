@@ -37,7 +37,7 @@ def require_state() -> None:
     ------
     OptionError
     """
-    what = "a query of a stream that keeps state of its own does so in Python workers, which"
+    what = "a query of a stream with separate state keeps it in Python workers, which"
     FEATURES.require("4.1", what, "use that release")
     if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.protobuf") is None:
         raise OptionError(

@@ -28,7 +28,7 @@ _HAS_VERSION: Final = "__has_version"
 
 
 class _Flat:
-    """Columns that pass a worker: the fields of structs as columns of their own, under other names.
+    """Columns that pass a worker: the fields of structs as single columns, under other names.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def refuse_over(calls: list[exp.Window], query: Query) -> None:
     SqlError
     """
     position_of(query, calls[0]).fail(
-        f"{_WHAT} needs state of its own: leave SET 'outputMode' out, use a window and GROUP BY, or SET "
+        f"{_WHAT} needs separate state: leave SET 'outputMode' out, use a window and GROUP BY, or SET "
         "'execution.runtime-mode' = 'batch'"
     )
 
