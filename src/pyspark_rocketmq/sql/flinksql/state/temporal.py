@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, NoReturn, cast
+from typing import Final, NoReturn
 
 from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.changes import rank_limit, ranked
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
-from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WINDOW, Relation, Versions
+from pyspark_rocketmq.sql.flinksql.relations import CHANGE, Relation, Versions
 from pyspark_rocketmq.sql.flinksql.row_changes import refuse_changelog
+from pyspark_rocketmq.sql.flinksql.state.pairs import equal_values, read_structs, struct_of
 from pyspark_rocketmq.sql.flinksql.state.parts import hidden_alias
 from pyspark_rocketmq.sql.state.steps import KEPT, KEY, OP, ORDER, VERSION, Step, Versioned
 from pyspark_rocketmq.sql.statements import Query
@@ -60,7 +61,13 @@ def version_step(
         if each.startswith("#") or not rows.stream or rows.changes:
             _fail(join.this, "joins streams that have a name, and whose rows do not change", query)
     outer = (join.side or "").upper() == "LEFT"
-    keys, others = _keys(join, alias, versions, query)
+    equal, others = equal_values(join.args["on"], alias)
+    missing = [key for key in versions.keys if key.lower() not in equal]
+    if missing:
+        _fail(join.this, f"joins by its whole primary key: add {alias}.{missing[0]} = … to ON", query)
+    wanted = {key.lower() for key in versions.keys}
+    keys = [equal[key.lower()][0] for key in versions.keys]
+    others += [condition for key, (_, condition) in equal.items() if key not in wanted]
     if others and outer:
         _fail(join.this, "has no other conditions in LEFT JOIN than those of the key: use WHERE", query)
     time = join.this.args["version"].expression
@@ -71,7 +78,7 @@ def version_step(
         [
             *(hidden_alias(key.copy(), f"{KEY}{at}") for at, key in enumerate(keys)),
             hidden_alias(time.copy(), f"{ORDER}0"),
-            *(hidden_alias(_struct(each, left[each]), place) for each, place in kept.items()),
+            *(hidden_alias(struct_of(each, left[each]), place) for each, place in kept.items()),
         ],
     )
     is_log = sources[alias.lower()].changelog
@@ -88,7 +95,7 @@ def version_step(
         else versions.query.copy().subquery("__versions")
     )
     texts = [each.sql(dialect="spark", comments=False) for each in (source, of_versions)]
-    _read(select, {**kept, alias: VERSION}, name)
+    read_structs(select, {**kept, alias: VERSION}, name)
     if others:
         select.where(*others, copy=False)
     read = {
@@ -136,65 +143,3 @@ def versions_of_view(view: exp.Expression) -> Versions | None:
 
 def _fail(node: exp.Expression, message: str, query: Query) -> NoReturn:
     position_of(query, node).fail(f"{_WHAT} {message}")
-
-
-def _struct(alias: str, rows: Relation) -> exp.Expression:
-    except_ = [exp.to_identifier(WINDOW)] if rows.window else None
-    star = exp.Column(this=exp.Star(except_=except_), table=exp.to_identifier(alias))
-    return exp.Anonymous(this="struct", expressions=[star])
-
-
-def _keys(
-    join: exp.Join, alias: str, versions: Versions, query: Query
-) -> tuple[list[exp.Expression], list[exp.Expression]]:
-    """Return the values of the versions' keys, and the other conditions."""
-    on = join.args["on"].unnest()
-    found: dict[str, exp.Expression] = {}
-    others: list[exp.Expression] = []
-    for part in on.flatten() if isinstance(on, exp.And) else [on]:
-        key = None
-        if isinstance(part, exp.EQ):
-            for one, other in ((part.this, part.expression), (part.expression, part.this)):
-                if (
-                    key is None
-                    and _is_of(one, alias)
-                    and not any(_is_of(column, alias) for column in other.find_all(exp.Column))
-                ):
-                    key, value = one.name.lower(), other
-        wanted = {name.lower() for name in versions.keys}
-        if key in wanted and key not in found:
-            found[key] = value
-        else:
-            others.append(cast("exp.Expression", part.copy()))
-    missing = [name for name in versions.keys if name.lower() not in found]
-    if missing:
-        _fail(join.this, f"joins by its whole primary key: add {alias}.{missing[0]} = … to ON", query)
-    return [found[name.lower()] for name in versions.keys], others
-
-
-def _is_of(node: exp.Expr, alias: str) -> bool:
-    return isinstance(node, exp.Column) and node.table.lower() == alias.lower()
-
-
-def _read(select: exp.Select, structs: Mapping[str, str], name: str) -> None:
-    """Make a query read the structs of a step under the names of its tables."""
-    select.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(name))))
-    select.set("joins", None)
-    views = [
-        exp.Lateral(
-            this=exp.Anonymous(
-                this="inline", expressions=[exp.Anonymous(this="array", expressions=[exp.column(place)])]
-            ),
-            view=True,
-            alias=exp.TableAlias(this=exp.to_identifier(alias)),
-        )
-        for alias, place in structs.items()
-    ]
-    select.set("laterals", [*views, *(select.args.get("laterals") or [])])
-    items: list[exp.Expression] = []
-    for item in select.expressions:
-        if isinstance(item, exp.Star):
-            items += [exp.Column(this=item.copy(), table=exp.to_identifier(alias)) for alias in structs]
-        else:
-            items.append(item)
-    select.set("expressions", items)
