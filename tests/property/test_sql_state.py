@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.sql.state.groups import Group
+from pyspark_rocketmq.sql.state.joins import Joined, Pair
 from pyspark_rocketmq.sql.state.rankings import Line, Ranked, differences
 from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Grouping, Ranking
 
@@ -155,3 +157,35 @@ def test_only_the_first_rows_are_kept_if_none_is_taken_back(limit: int, values: 
 
 def in_order_of_one(values: list[int | None]) -> list[tuple[int | None]]:
     return [(value,) for value in sorted(values, key=lambda each: (each is not None, each or 0))]
+
+
+@given(
+    st.tuples(st.booleans(), st.booleans()),
+    st.lists(st.lists(st.tuples(st.integers(0, 1), st.booleans(), VALUES), max_size=6), max_size=6),
+)
+def test_the_changes_of_a_join_lead_to_the_pairs_of_the_rows_that_remain(
+    outer: tuple[bool, bool], batches: list[list[tuple[int, bool, int | None]]]
+) -> None:
+    sides: tuple[list[int | None], list[int | None]] = ([], [])
+    joined, found = Joined(outer), Counter[Pair]()
+    for batch in batches:
+        changes = []
+        for side, added, value in batch:
+            if not added and value not in sides[side]:
+                continue
+            (sides[side].append if added else sides[side].remove)(value)
+            changes.append((side, 1 if added else -1, (value,)))
+        for kind, pair in joined.change(reversed(changes)):  # in any order
+            found[pair] += 1 if kind == "+I" else -1
+        restored = Joined(outer)
+        restored.unpack(joined.pack())
+        joined = restored
+        left, right = sides
+        wanted = Counter[Pair](((one,), (other,)) for one in left for other in right)
+        if outer[0] and not right:
+            wanted.update(((one,), None) for one in left)
+        if outer[1] and not left:
+            wanted.update((None, (other,)) for other in right)
+        assert +found == wanted
+        assert not -found
+        assert joined.is_empty == (not left and not right)

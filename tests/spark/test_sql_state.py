@@ -69,6 +69,18 @@ QUERIES = {
           FROM bids) AS ranked
         WHERE place = 1""",
     ),
+    "r_join_of_counts": (
+        "id BIGINT, kind STRING, n BIGINT, best BIGINT, PRIMARY KEY (id) NOT ENFORCED",
+        """SELECT c.id, a.kind, c.n, c.best FROM
+          (SELECT auction, MIN(kind) AS kind FROM auctions GROUP BY auction) AS a
+          JOIN per_id AS c ON c.id = a.auction AND c.best > 1""",
+    ),
+    "r_left_join_of_counts": (
+        "id BIGINT, kinds BIGINT, PRIMARY KEY (id) NOT ENFORCED",
+        """SELECT c.id, k.kinds FROM per_id AS c LEFT JOIN
+          (SELECT auction, COUNT(*) AS kinds FROM auctions GROUP BY auction HAVING COUNT(*) < 2) AS k
+          ON k.auction = c.id WHERE c.n > 0""",
+    ),
     "r_of_distinct_rows": (
         "category STRING, ids BIGINT, PRIMARY KEY (category) NOT ENFORCED",
         "SELECT category, COUNT(*) FROM (SELECT DISTINCT category, id FROM bids) AS pairs GROUP BY category",

@@ -340,9 +340,9 @@ def test_table_functions():
         ("SELECT sum(price) OVER (PARTITION BY auction) FROM bid", (1, 8), "OVER of a stream is ordered by"),
         (f"SELECT n FROM ({TOP})", (1, 26), "WHERE n <= 10"),
         (
-            "SELECT b.a FROM bid AS b JOIN (SELECT a, max(price) FROM bid GROUP BY a) AS m ON b.a = m.a",
-            (1, 8),
-            "cannot read an aggregation",
+            "SELECT b.a FROM bid AS b JOIN (SELECT a, max(price) AS x FROM bid GROUP BY a) AS m ON b.a < m.a",
+            None,
+            "needs equal values in ON: … = m.…",
         ),
         (
             "SELECT 1 FROM bid b JOIN auction FOR SYSTEM_TIME AS OF b.ts AS a ON b.x = a.x",

@@ -12,7 +12,7 @@ from pyspark_rocketmq.sql.flinksql import JobQueries, Relation, Translated, tran
 from pyspark_rocketmq.sql.flinksql.state.needs import StateRules
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.settings import trigger_of_ttl
-from pyspark_rocketmq.sql.state.steps import Aggregate, Distinct, Fold, Grouping, Ranking
+from pyspark_rocketmq.sql.state.steps import Aggregate, Distinct, Fold, Grouping, Joining, Ranking
 from pyspark_rocketmq.sql.statements import CreateTable, CreateView, Insert, Position, Query
 
 STREAM = Relation(stream=True)
@@ -79,6 +79,12 @@ def test_an_aggregate_is_computed_once_with_its_filter_and_distinct():
         (f"SELECT id, p FROM (SELECT * FROM ({RANKED}) WHERE rn <= 3) AS t", [Ranking]),
         (f"SELECT id, p FROM ({RANKED}) WHERE rn = 1", [Ranking]),
         (f"SELECT k, rn FROM ({RANKED}) WHERE rn <= 3 AND p > 0", [Ranking]),
+        (f"SELECT a.p, c.n FROM bid AS a JOIN ({PER_ID}) AS c ON a.id = c.id", [Grouping, Joining]),
+        (f"SELECT a.p, c.n FROM bid AS a, ({PER_ID}) AS c WHERE a.id = c.id", [Grouping, Joining]),
+        (
+            f"SELECT c.n, COUNT(*) FROM bid AS a JOIN ({PER_ID}) AS c ON a.id = c.id GROUP BY c.n",
+            [Grouping, Joining, Grouping],
+        ),
     ],
 )
 def test_queries_that_need_state(query, operations):
@@ -105,6 +111,31 @@ def test_queries_that_need_state(query, operations):
 )
 def test_what_sparks_own_operators_do_has_no_steps(query):
     assert made(query).steps == ()
+
+
+def test_a_join_keeps_the_rows_of_both_sides():
+    found = made(
+        f"SELECT a.*, c.n FROM bid AS b JOIN auction AS a ON a.id = b.id JOIN ({PER_ID}) AS c "
+        "ON c.id = b.id AND a.p = c.n AND c.n > b.p WHERE b.p > 0"
+    )
+    grouping, join = found.steps
+    assert join.text == (
+        "SELECT b.id AS `__k0`, a.p AS `__k1`, STRUCT(b.*) AS `__c0`, STRUCT(a.*) AS `__c1` "
+        "FROM bid AS b JOIN auction AS a ON a.id = b.id"
+    )
+    right = (
+        "SELECT c.id AS `__k0`, c.n AS `__k1`, STRUCT(c.* EXCEPT (__change)) AS `__c2`, c.__change AS "
+        f"`__change` FROM (SELECT __k0 AS `id`, __r0 AS n, __change FROM {grouping.name}) AS c"
+    )
+    assert join.operation == Joining(2, right, (("__c0", "__c1"), ("__c2",)), (False, False))
+    views = " ".join(f"LATERAL VIEW INLINE(ARRAY(__c{at})) {name}" for at, name in enumerate("bac"))
+    assert found.text == (
+        f"SELECT a.*, c.n, __change AS __change FROM {join.name} {views} WHERE b.p > 0 AND c.n > b.p"
+    )
+    for kind, outer in (("LEFT", (True, False)), ("RIGHT", (False, True)), ("FULL", (True, True))):
+        *_, join = made(f"SELECT a.p FROM bid AS a {kind} JOIN ({PER_ID}) AS c ON a.id = c.id").steps
+        assert isinstance(join.operation, Joining)
+        assert join.operation.outer == outer
 
 
 def test_a_ranking_says_its_order_and_whether_a_rank_is_shown():
@@ -139,9 +170,19 @@ def test_the_window_of_distinct_rows_stays_until_it_ends():
         (f"SELECT n, COUNT(*) FROM ({PER_ID}) GROUP BY ROLLUP (n)", None, "ROLLUP and CUBE of rows that ch"),
         (f"SELECT MAX(n) FROM ({PER_ID}) LIMIT 3", 8, "LIMIT in an aggregation whose rows change"),
         (
-            f"SELECT c.id FROM ({PER_ID}) AS c JOIN auction AS a ON a.id = c.id",
-            8,
-            "a join of a stream can",
+            f"SELECT c.id FROM ({PER_ID}) AS c LEFT JOIN auction AS a ON a.id = c.id AND a.x > c.n",
+            None,
+            "has no other conditions in an outer join",
+        ),
+        (
+            f"SELECT a.id FROM bid AS a JOIN ({PER_ID}) AS b ON a.id = b.id JOIN names AS c ON c.id = a.id",
+            None,
+            "has a stream on both sides: join other tables in a query around it",
+        ),
+        (
+            f"SELECT a.id FROM ({PER_ID}) AS a JOIN bid AS b ON a.id = b.id JOIN auction AS c ON c.id = a.id",
+            None,
+            "joins two sides: write the first join in an inner query",
         ),
         (
             f"SELECT id FROM bid WHERE id IN (SELECT n FROM ({PER_ID}) WHERE n < 2)",

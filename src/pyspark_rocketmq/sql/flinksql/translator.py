@@ -36,6 +36,7 @@ from pyspark_rocketmq.sql.flinksql.selects import (
     without_default_database,
     without_flink_hints,
 )
+from pyspark_rocketmq.sql.flinksql.state.changing import join_step, joins_changes
 from pyspark_rocketmq.sql.flinksql.state.needs import (
     NeedsStateError,
     StateRules,
@@ -190,6 +191,9 @@ class Translator:
         self.changed |= without_flink_hints(select)
         self.changed |= unnest(select, sources, self._query)
         self._subqueries(select, known)
+        if self._state.always and joins_changes(select, sources):
+            step, sources = join_step(select, sources, self._state.name(), self._query)
+            self.steps.append(step)
         return sources
 
     def _with_state(self, select: exp.Select, sources: Mapping[str, Relation]) -> Relation | None:

@@ -27,7 +27,7 @@ from pyspark_rocketmq.sql.plan.upserts import (
 )
 from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
 from pyspark_rocketmq.sql.settings import Settings, spark_setting
-from pyspark_rocketmq.sql.state.steps import Distinct, Versioned
+from pyspark_rocketmq.sql.state.steps import Distinct
 from pyspark_rocketmq.sql.statements import (
     CreateTable,
     CreateView,
@@ -265,10 +265,9 @@ class Planner:
             from pyspark_rocketmq.sql.state.operators import run_step  # noqa: PLC0415 - an extra
         for step in translated.steps:
             self.keeps_state |= not isinstance(step.operation, Distinct)
-            of_step = step.operation.versions if isinstance(step.operation, Versioned) else None
-            versions = None if of_step is None else self._rows(query, of_step)
+            other = None if step.other is None else self._rows(query, step.other)
             rows = self._rows(query, step.text)
-            found = run_step(rows, step, self.options.state_ttl_ms or None, versions)
+            found = run_step(rows, step, self.options.state_ttl_ms or None, other)
             found.createOrReplaceTempView(step.name)
         rows = self._rows(query, translated.text)
         for step in translated.steps if not is_remote() else ():  # a remote plan names them until it runs

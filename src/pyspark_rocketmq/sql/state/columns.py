@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import (
     DataType,
@@ -24,10 +25,20 @@ from pyspark.sql.types import (
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark.features import FEATURES
-from pyspark_rocketmq.sql.state.processors import DIGITS
-from pyspark_rocketmq.sql.state.steps import Aggregate, Fold
+from pyspark_rocketmq.sql.state.processors import AT, DIGITS, REMOVALS
+from pyspark_rocketmq.sql.state.steps import CHANGE, KEY, OP, Aggregate, Fold
 
-__all__ = ["plain_column", "plain_types", "require_state", "restored", "result_type"]
+__all__ = [
+    "FlatColumns",
+    "change_of_op",
+    "key_columns",
+    "key_names",
+    "plain_column",
+    "plain_types",
+    "require_state",
+    "restored",
+    "result_type",
+]
 
 
 def require_state() -> None:
@@ -95,3 +106,79 @@ def result_type(aggregate: Aggregate, given: DataType | None) -> DataType:
         return DoubleType()
     name = "nothing" if given is None else given.simpleString()
     raise OptionError(f"{aggregate.fold}(x) adds numbers, not {name}: CAST(x AS DOUBLE)")
+
+
+def key_names(count: int) -> list[str]:
+    """Return the names of `key_columns`."""
+    return [f"{KEY}{at}" for at in range(count)] or [KEY]
+
+
+def key_columns(rows: DataFrame, count: int) -> list[Column]:
+    """Return the keys; a number if there is none."""
+    names = [f"{KEY}{at}" for at in range(count)]
+    return [plain_column(F.col(name), rows.schema[name]) for name in names] or [F.lit(0).alias(KEY)]
+
+
+def change_of_op() -> Column:
+    """Return the column `CHANGE` of what a worker gives: old rows come before new ones."""
+    is_new = (~F.col(OP).isin(*REMOVALS)).cast("long")
+    position = F.struct(is_new.alias("queueOffset"), F.col(AT).cast("int").alias("index"))
+    return F.struct(F.col(OP).alias("op"), position.alias("position")).alias(CHANGE)
+
+
+class FlatColumns:
+    """Columns that pass a worker: the fields of structs as single columns, under other names.
+
+    Parameters
+    ----------
+    rows : DataFrame
+    names : sequence of str
+        Of the columns.
+    prefix : str
+        How the other names begin.
+    """
+
+    def __init__(self, rows: DataFrame, names: Sequence[str], prefix: str) -> None:
+        self.fields: list[StructField] = []
+        self._values: list[Column] = []
+        self._shape: list[tuple[str, list[tuple[str, StructField]] | None, StructField]] = []
+        for name in names:
+            kind = rows.schema[name].dataType
+            inner = [StructField(name, kind)]
+            if isinstance(kind, StructType):
+                inner = kind.fields
+            made = []
+            for field in inner:
+                value = F.col(f"`{name}`.`{field.name}`" if isinstance(kind, StructType) else f"`{name}`")
+                new = StructField(f"{prefix}{len(self.fields)}", field.dataType)
+                self.fields.append(new)
+                self._values.append(plain_column(value, new))
+                made.append((field.name, new))
+            self._shape.append((name, made if isinstance(kind, StructType) else None, self.fields[-1]))
+
+    @property
+    def names(self) -> list[str]:
+        """The other names."""
+        return [field.name for field in self.fields]
+
+    def values(self) -> list[Column]:
+        """Return the columns for the worker."""
+        return self._values
+
+    def nothing(self) -> list[Column]:
+        """Return columns of the same types without values."""
+        return [
+            F.lit(None).cast(field.dataType).alias(field.name)
+            for field in plain_types(StructType(self.fields))
+        ]
+
+    def restored(self, present: Column | None = None) -> list[Column]:
+        """Return the columns as they were, from what the worker gives. Absent structs are NULL."""
+        found = []
+        for name, inner, field in self._shape:
+            if inner is None:
+                found.append(restored(field).alias(name))
+                continue
+            value = F.struct(*(restored(new).alias(old) for old, new in inner))
+            found.append((value if present is None else F.when(present, value)).alias(name))
+        return found

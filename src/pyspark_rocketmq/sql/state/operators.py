@@ -22,13 +22,15 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.sql.state.columns import (
+    change_of_op,
     plain_column,
     plain_types,
     require_state,
     restored,
     result_type,
 )
-from pyspark_rocketmq.sql.state.processors import AT, REMOVALS, GroupChanges, RankChanges
+from pyspark_rocketmq.sql.state.joined_operators import join_changes
+from pyspark_rocketmq.sql.state.processors import AT, GroupChanges, RankChanges
 from pyspark_rocketmq.sql.state.steps import (
     ARGUMENT,
     CHANGE,
@@ -38,6 +40,7 @@ from pyspark_rocketmq.sql.state.steps import (
     ROW,
     Distinct,
     Grouping,
+    Joining,
     Over,
     Ranking,
     Step,
@@ -50,7 +53,7 @@ __all__ = ["run_step"]
 _COLUMN: Final = "__c"
 
 
-def run_step(rows: DataFrame, step: Step, ttl_ms: int | None, versions: DataFrame | None = None) -> DataFrame:
+def run_step(rows: DataFrame, step: Step, ttl_ms: int | None, other: DataFrame | None = None) -> DataFrame:
     """Return the result of a step.
 
     Parameters
@@ -60,8 +63,8 @@ def run_step(rows: DataFrame, step: Step, ttl_ms: int | None, versions: DataFram
     step : Step
     ttl_ms : int, optional
         How long the state of a key is kept after its last row.
-    versions : DataFrame, optional
-        The rows of the versions, for a step that joins them.
+    other : DataFrame, optional
+        What a join reads besides.
 
     Raises
     ------
@@ -78,8 +81,11 @@ def run_step(rows: DataFrame, step: Step, ttl_ms: int | None, versions: DataFram
         case Over():
             return run_over(rows, step.operation)
         case Versioned():
-            assert versions is not None
-            return join_versions(rows, versions, step.operation)
+            assert other is not None
+            return join_versions(rows, other, step.operation)
+        case Joining():
+            assert other is not None
+            return join_changes(rows, other, step.operation, ttl_ms)
         case _:
             assert_never(step.operation)
 
@@ -104,10 +110,7 @@ def _keep(  # noqa: PLR0917 - of one step
     schema = StructType([*output.fields, StructField(OP, StringType()), StructField(AT, LongType())])
     mode = "none" if ttl_ms is None else "processingTime"
     found = given.groupBy(*names).transformWithState(processor, plain_types(schema), "append", mode)
-    is_new = (~F.col(OP).isin(*REMOVALS)).cast("long")
-    position = F.struct(is_new.alias("queueOffset"), F.col(AT).cast("int").alias("index"))
-    change = F.struct(F.col(OP).alias("op"), position.alias("position")).alias(CHANGE)
-    return found.select(*(restored(field) for field in output.fields), change)
+    return found.select(*(restored(field) for field in output.fields), change_of_op())
 
 
 # --- groups -----------------------------------------------------------------------------------

@@ -19,8 +19,9 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, DecimalType, StructField, StructType
 
 from pyspark_rocketmq.sql.state.groups import Group
+from pyspark_rocketmq.sql.state.joins import Joined
 from pyspark_rocketmq.sql.state.rankings import Line, Ranked, differences
-from pyspark_rocketmq.sql.state.steps import ARGUMENT, OP, ORDER, Grouping, Ranking
+from pyspark_rocketmq.sql.state.steps import ARGUMENT, OP, ORDER, SIDE, Grouping, Ranking
 
 __all__ = [
     "AT",
@@ -28,6 +29,7 @@ __all__ = [
     "REMOVALS",
     "STATE",
     "GroupChanges",
+    "JoinChanges",
     "RankChanges",
     "plain",
     "scaled",
@@ -167,3 +169,36 @@ class RankChanges(_Keeper):
         self.save(ranked.lines or None)
         for at, (kind, values, rank) in enumerate(differences(self._ranking, before, ranked.first())):
             yield self._row(*values, rank, kind, at)
+
+
+class JoinChanges(_Keeper):
+    """The changes of the pairs of a key. Its rows say their side in the column `SIDE`."""
+
+    def __init__(
+        self,
+        columns: tuple[Sequence[str], Sequence[str]],
+        outer: tuple[bool, bool],
+        output: StructType,
+        *,
+        ttl_ms: int | None,
+    ) -> None:
+        super().__init__(output, changes=True, ttl_ms=ttl_ms)
+        self._columns = columns
+        self._outer = outer
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """Join a batch's rows of a key, and emit the changes, and which sides have a row."""
+        del key, timerValues
+        joined, packed = Joined(self._outer), self.load()
+        if packed is not None:
+            joined.unpack(packed)
+        changes = [
+            (row[SIDE], self.sign(row), tuple(plain(row[name]) for name in self._columns[row[SIDE]]))
+            for row in rows
+        ]
+        nothing = tuple((None,) * len(columns) for columns in self._columns)
+        found = list(joined.change(changes))
+        self.save(None if joined.is_empty else joined.pack())
+        for at, (kind, (left, right)) in enumerate(found):
+            values = (*(left or nothing[0]), *(right or nothing[1]))
+            yield self._row(*values, left is not None, right is not None, kind, at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 __all__ = [
     "ARGUMENT",
@@ -20,12 +20,15 @@ __all__ = [
     "ORDER",
     "RESULT",
     "ROW",
+    "SIDE",
     "STATE_SETTINGS",
     "VERSION",
     "Aggregate",
     "Distinct",
     "Fold",
     "Grouping",
+    "Joining",
+    "Operation",
     "Over",
     "Ranking",
     "Step",
@@ -63,6 +66,9 @@ KEPT: Final = "__c"
 
 VERSION: Final = "__version"
 """The version of a row, as a struct."""
+
+SIDE: Final = "__side"
+"""Of which side of a join a row is, 0 or 1, for Python workers."""
 
 OP: Final = "__op"
 """A row's kind of change, for Python workers."""
@@ -185,6 +191,30 @@ class Versioned:
 
 
 @dataclass(frozen=True, slots=True)
+class Joining:
+    """The pairs of two sides with equal keys. Rows are taken back, on either side.
+
+    Parameters
+    ----------
+    keys : int
+    right : str
+        Spark's text of the query of the right side.
+    kept : (tuple of str, tuple of str)
+        The structs of the rows of each side.
+    outer : (bool, bool)
+        Whether the rows of a side are kept without a match.
+    """
+
+    keys: int
+    right: str
+    kept: tuple[tuple[str, ...], tuple[str, ...]]
+    outer: tuple[bool, bool]
+
+
+Operation: TypeAlias = Grouping | Ranking | Distinct | Over | Versioned | Joining
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A step with state.
 
@@ -194,12 +224,22 @@ class Step:
         Of the view with its result.
     text : str
         Spark's text of the query that it reads.
-    operation : Grouping, Ranking, Distinct, Over or Versioned
+    operation : Operation
     changes : bool
         Whether it reads rows with `CHANGE`.
     """
 
     name: str
     text: str
-    operation: Grouping | Ranking | Distinct | Over | Versioned
+    operation: Operation
     changes: bool = False
+
+    @property
+    def other(self) -> str | None:
+        """Spark's text of the second query that it reads."""
+        match self.operation:
+            case Versioned():
+                return self.operation.versions
+            case Joining():
+                return self.operation.right
+        return None

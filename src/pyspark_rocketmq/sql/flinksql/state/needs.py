@@ -75,6 +75,8 @@ def needs_state(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
     if any(map(is_of_database, sources.values())):
         return False
     changing = {name: rows for name, rows in sources.items() if rows.changes and not rows.window}
+    if changing and sum(rows.stream for rows in sources.values()) > 1:
+        return True
     if is_aggregation(select) or select.args.get("distinct"):
         having = select.args.get("having")
         return (

@@ -1,0 +1,83 @@
+"""The state of one key of a join whose rows are taken back. No I/O, and no Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+__all__ = ["Joined", "Pair"]
+
+Values: TypeAlias = tuple[Any, ...]
+Pair: TypeAlias = tuple[Values | None, Values | None]
+"""A row of the left side and one of the right side; None for a row without a match."""
+
+
+class Joined:
+    """The rows of both sides that have the key.
+
+    Parameters
+    ----------
+    outer : (bool, bool)
+        Whether the rows of the left, and of the right side, are kept without a match.
+    """
+
+    def __init__(self, outer: tuple[bool, bool]) -> None:
+        self._outer = outer
+        self._sides: tuple[dict[str, tuple[Values, int]], ...] = ({}, {})
+
+    def change(self, changes: Iterable[tuple[int, int, Values]]) -> Iterator[tuple[str, Pair]]:
+        """Apply a batch's changes: of a side (0 or 1), +1 or -1, and a row. Yield the changes of the join.
+
+        What comes and goes in the batch has no change.
+        """
+        net: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+        rows: dict[str, Values] = {}
+        for side, sign, row in changes:
+            rows[repr(row)] = row
+            net[side][repr(row)] += sign
+        emitted: Counter[str] = Counter()
+        pairs: dict[str, Pair] = {}
+        for side in (0, 1):
+            for key, count in net[side].items():
+                for pair, times in self._add(side, rows[key], count):
+                    pairs[repr(pair)] = pair
+                    emitted[repr(pair)] += times
+        for kind, sign in (("-D", -1), ("+I", 1)):
+            for key, count in emitted.items():
+                for _ in range(count * sign):
+                    yield kind, pairs[key]
+
+    def _add(self, side: int, row: Values, count: int) -> Iterator[tuple[Pair, int]]:
+        """Change how often a side has a row; yield the pairs that this adds, or takes back."""
+        if not count:
+            return
+        own, others = self._sides[side], self._sides[1 - side]
+        had_rows = any(number > 0 for _, number in own.values())
+        number = own.pop(repr(row), (row, 0))[1] + count
+        if number:
+            own[repr(row)] = (row, number)
+        has_rows = any(number > 0 for _, number in own.values())
+        for other, times in others.values():
+            yield _pair(side, row, other), count * times
+            if self._outer[1 - side] and had_rows is not has_rows:
+                yield _pair(side, None, other), -times if has_rows else times
+        if self._outer[side] and not others:
+            yield _pair(side, row, None), count
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither side has a row."""
+        return not any(self._sides)
+
+    def pack(self) -> Values:
+        """Return the state as plain values."""
+        return tuple(list(side.values()) for side in self._sides)
+
+    def unpack(self, packed: Values) -> None:
+        """Restore a state."""
+        self._sides = tuple({repr(row): (row, count) for row, count in side} for side in packed)
+
+
+def _pair(side: int, row: Values | None, other: Values | None) -> Pair:
+    return (other, row) if side else (row, other)
