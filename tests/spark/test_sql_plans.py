@@ -76,6 +76,13 @@ def test_what_a_stream_can_do(spark: SparkSession, query: str) -> None:
     assert planned(spark, f"INSERT INTO p {query}") == [True]
 
 
+def test_a_plan_says_what_was_translated(spark: SparkSession) -> None:
+    text = "INSERT INTO p SELECT id, HASH_CODE(name) FROM u; INSERT INTO p SELECT id, n FROM u"
+    translated, plain = plan_job(spark, TABLES + text, checkpoint_location="/nowhere")
+    assert translated.spark_sql.startswith("SELECT id, CAST(AGGREGATE(")
+    assert plain.spark_sql == ""
+
+
 def test_a_table_that_only_writes_is_described(spark: SparkSession) -> None:
     (query,) = plan_job(spark, TABLES + "DESCRIBE p")
     assert [(row[0], row[1]) for row in query.rows.collect()] == [("id", "bigint"), ("n", "bigint")]

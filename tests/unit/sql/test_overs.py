@@ -102,3 +102,12 @@ def test_with_an_output_mode_it_is_refused_and_in_batches_it_is_sparks():
         made(SUM.format(""), allowed=False)
     query = SUM.format("").replace("bid", "names")
     assert not made(query).steps
+
+
+def test_what_is_translated_is_shown_with_its_steps():
+    found = made(SUM.format(""))
+    (step,) = found.steps
+    assert found.spark_sql == (
+        f"{step.name} is Over of: {step.text}\nSELECT __c0 AS `id`, __r0 AS s FROM {step.name}"
+    )
+    assert not made("SELECT id FROM bid").spark_sql

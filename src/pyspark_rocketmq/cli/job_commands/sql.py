@@ -55,7 +55,8 @@ def sql(
         typer.Option("--check", help="Check the job only: statements, options, and Spark's plan. No broker."),
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="As --check, and print Spark's plan of each query.")
+        bool,
+        typer.Option("--explain", help="As --check, and print each query's translation and Spark's plan."),
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -102,8 +103,8 @@ def _plan(
     conf: dict[str, str],
     *,
     announce: bool,
-) -> list[tuple[str, str, str]]:
-    """Return the name, position and plan of each query. Spark starts only for a job with tables of ours."""
+) -> list[dict[str, str]]:
+    """Return what is planned for each query. Spark starts only for a job with tables of ours."""
     from pyspark_rocketmq.cli.job_commands.quiet_spark import announce_spark, quiet_spark
     from pyspark_rocketmq.sql.parse import parse_statements
     from pyspark_rocketmq.sql.statements import CreateTable
@@ -121,18 +122,30 @@ def _plan(
         spark = running or _session(master, conf)
         try:
             found = plan_job(spark, text, checkpoint_location=checkpoint, settings=settings)
-            return [(query.name, str(query.position), query.explain()) for query in found]
+            return [
+                {
+                    "query": query.name,
+                    "position": str(query.position),
+                    "translated": query.spark_sql,
+                    "plan": query.explain(),
+                }
+                for query in found
+            ]
         finally:
             if running is None:
                 spark.stop()
 
 
-def _print_plans(plans: list[tuple[str, str, str]], *, json: bool) -> None:
-    for name, position, plan in plans:
+def _print_plans(plans: list[dict[str, str]], *, json: bool) -> None:
+    for plan in plans:
         if json:
-            print_json({"query": name, "position": position, "plan": plan})
-        else:
-            print(f"{position}: {f'INSERT INTO {name}' if name else 'query'}\n{plan}")
+            print_json(plan)
+            continue
+        name = plan["query"]
+        print(f"{plan['position']}: {f'INSERT INTO {name}' if name else 'query'}")
+        if plan["translated"]:
+            print(f"translated to Spark's SQL:\n{plan['translated']}\nplan:")
+        print(plan["plan"])
 
 
 def _run(

@@ -55,6 +55,19 @@ class Translated:
     rows: Relation
     steps: tuple[Step, ...] = ()
 
+    @property
+    def spark_sql(self) -> str:
+        """What Spark is given instead of the query, with its steps; empty if nothing is translated."""
+        if not self.changed:
+            return ""
+        texts = []
+        for step in self.steps:
+            kind = type(step.operation).__name__
+            texts.append(f"{step.name} is {kind} of: {step.text}")
+            if step.other is not None:
+                texts.append(f"  with: {step.other}")
+        return "\n".join([*texts, self.text.strip()])
+
     def within(self, insert: Insert) -> Translated:
         """Return the whole statement of an INSERT with this query."""
         if not self.changed:

@@ -52,11 +52,14 @@ class PlannedQuery:
     name : str
         The table that an INSERT writes; empty for other queries.
     rows : DataFrame
+    spark_sql : str
+        What Spark is given instead of the query; empty if nothing is translated.
     """
 
     position: Position
     name: str
     rows: DataFrame
+    spark_sql: str = ""
 
     def explain(self) -> str:
         """Return Spark's plan: of a stream the analyzed one, which has no offsets yet."""
@@ -150,7 +153,9 @@ class _Planning:
         if write is None:
             self._parse(insert.whole)
             return
-        self.queries.append(PlannedQuery(insert.position, insert.target.text, write.rows))
+        self.queries.append(
+            PlannedQuery(insert.position, insert.target.text, write.rows, self._planner.last_spark_sql)
+        )
         _require_runnable(write.rows, write.mode)
 
     def _spark_statement(self, statement: SparkStatement) -> None:
@@ -160,7 +165,7 @@ class _Planning:
             self._unknown |= {name.strip("`").lower() for name in _DEFINED.findall(statement.whole.text)}
         elif self._is_known(statement.whole):
             rows = self._planner.query(statement.whole)
-            self.queries.append(PlannedQuery(statement.position, "", rows))
+            self.queries.append(PlannedQuery(statement.position, "", rows, self._planner.last_spark_sql))
 
     def _is_known(self, query: Query) -> bool:
         return not query.names & self._unknown

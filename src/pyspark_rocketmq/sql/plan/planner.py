@@ -94,6 +94,8 @@ class Planner:
         Of the tables that queries have read since the list was last emptied.
     last_mode : OutputMode
         That of the last query, as a stream.
+    last_spark_sql : str
+        What Spark was given instead of the last query; empty if nothing was translated.
     keeps_state : bool
         Whether a query has had steps with state that need the RocksDB state store.
     """
@@ -103,6 +105,7 @@ class Planner:
         self.connectors: dict[str, ConnectorTable] = {}
         self.dead_letters: list[DeadLetters] = []
         self.last_mode = OutputMode.APPEND
+        self.last_spark_sql = ""
         self.keeps_state = False
         self._spark = spark
         self._settings = Settings()
@@ -261,6 +264,7 @@ class Planner:
 
     def _translated_rows(self, query: Query, translated: Translated) -> DataFrame:
         """Return the rows of a translated query, after its steps with state."""
+        self.last_spark_sql = translated.spark_sql
         if translated.steps:
             from pyspark_rocketmq.sql.state.operators import run_step  # noqa: PLC0415 - an extra
         for step in translated.steps:
