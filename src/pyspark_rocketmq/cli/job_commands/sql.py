@@ -103,8 +103,8 @@ def _plan(
     conf: dict[str, str],
     *,
     announce: bool,
-) -> list[dict[str, str]]:
-    """Return what is planned for each query. Spark starts only for a job with tables of ours."""
+) -> list[tuple[str, str, str, str]]:
+    """Return the name, position, translation and plan of each query. Spark starts only for a job with tables of ours."""
     from pyspark_rocketmq.cli.job_commands.quiet_spark import announce_spark, quiet_spark
     from pyspark_rocketmq.sql.parse import parse_statements
     from pyspark_rocketmq.sql.statements import CreateTable
@@ -122,30 +122,21 @@ def _plan(
         spark = running or _session(master, conf)
         try:
             found = plan_job(spark, text, checkpoint_location=checkpoint, settings=settings)
-            return [
-                {
-                    "query": query.name,
-                    "position": str(query.position),
-                    "translated": query.spark_sql,
-                    "plan": query.explain(),
-                }
-                for query in found
-            ]
+            return [(query.name, str(query.position), query.spark_sql, query.explain()) for query in found]
         finally:
             if running is None:
                 spark.stop()
 
 
-def _print_plans(plans: list[dict[str, str]], *, json: bool) -> None:
-    for plan in plans:
+def _print_plans(plans: list[tuple[str, str, str, str]], *, json: bool) -> None:
+    for name, position, translated, plan in plans:
         if json:
-            print_json(plan)
+            print_json({"query": name, "position": position, "translated": translated, "plan": plan})
             continue
-        name = plan["query"]
-        print(f"{plan['position']}: {f'INSERT INTO {name}' if name else 'query'}")
-        if plan["translated"]:
-            print(f"translated to Spark's SQL:\n{plan['translated']}\nplan:")
-        print(plan["plan"])
+        print(f"{position}: {f'INSERT INTO {name}' if name else 'query'}")
+        if translated:
+            print(f"translated to Spark's SQL:\n{translated}\nplan:")
+        print(plan)
 
 
 def _run(
