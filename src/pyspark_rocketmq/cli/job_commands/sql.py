@@ -104,7 +104,7 @@ def _plan(
     *,
     announce: bool,
 ) -> list[tuple[str, str, str, str]]:
-    """Return the name, position, translation and plan of each query. Spark starts only for a job with tables of ours."""
+    """Return name, position, translation and plan of each query. Only tables of ours need Spark."""
     from pyspark_rocketmq.cli.job_commands.quiet_spark import announce_spark, quiet_spark
     from pyspark_rocketmq.sql.parse import parse_statements
     from pyspark_rocketmq.sql.statements import CreateTable
