@@ -129,6 +129,37 @@ def test_a_version_is_the_one_that_was_valid(spark: SparkSession) -> None:
     assert joined("LEFT JOIN") == sorted([*found, (4, None, None, None)], key=repr)
 
 
+def test_a_top_n_may_mix_orders_of_texts_and_numbers(spark: SparkSession) -> None:
+    rows = "('a', 1), ('ab', 1), (NULL, 1), ('', 1), ('b', 2), ('\u4f60', 2), ('\U0001f600', 2), ('z', NULL)"
+    spark.sql(f"SELECT * FROM VALUES {rows} AS t (name, n)").createOrReplaceTempView("mixed_orders")
+
+    def found(order: str) -> list[tuple[Any, ...]]:
+        query = (
+            f"SELECT name, n FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY {order}) AS place FROM mixed_orders) "
+            "WHERE place <= 20"
+        )
+        names = frozenset(re.findall(r"\w+", query.lower()))
+        text = translate(Query(query, names, Position(1, 1)), {"mixed_orders": Relation(stream=True)}).text
+        return [tuple(row) for row in spark.sql(text).collect()]
+
+    ascending = [
+        (None, 1),
+        ("", 1),
+        ("a", 1),
+        ("ab", 1),
+        ("b", 2),
+        ("\u4f60", 2),
+        ("\U0001f600", 2),
+        ("z", None),
+    ]
+    by_number = sorted(ascending, key=lambda row: -1 if row[1] is None else row[1], reverse=True)
+    assert found("n DESC, name") == by_number
+    wanted = sorted(ascending, key=lambda row: row[1] or 0)
+    assert found("n, name DESC") == [
+        *wanted[:1], *reversed(wanted[1:5]), *reversed(wanted[5:])
+    ]  # fmt: skip
+
+
 def test_unnest_has_flinks_rows(spark: SparkSession) -> None:
     rows = "(1, array('a', 'b'), array(named_struct('sku', 'x', 'n', 5))), (2, array(), array())"
     spark.sql(f"SELECT * FROM VALUES {rows} AS t (id, tags, items)").createOrReplaceTempView("nested_orders")

@@ -192,7 +192,10 @@ def test_the_first_row_of_a_key_and_mixed_orders():
     first = TOP.replace("price DESC", "ts ASC")
     assert "MIN_BY(STRUCT(*), STRUCT(ts), 1)" in made(f"SELECT * FROM ({first}) WHERE n = 1").text
     mixed = TOP.replace("price DESC", "price DESC, ts")
-    assert "MAX_BY(STRUCT(*), STRUCT(price, COALESCE(" in made(f"SELECT * FROM ({mixed}) WHERE n = 1").text
+    assert (
+        "MAX_BY(STRUCT(*), STRUCT(price, CASE WHEN ts IS NULL"
+        in made(f"SELECT * FROM ({mixed}) WHERE n = 1").text
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,8 +205,8 @@ def test_the_first_row_of_a_key_and_mixed_orders():
         ("price NULLS LAST", "MIN_BY(STRUCT(*), STRUCT(price IS NULL, price), 1)"),
         ("price DESC NULLS LAST", "MAX_BY(STRUCT(*), STRUCT(price), 1)"),
         ("price DESC NULLS FIRST, ts DESC", "MAX_BY(STRUCT(*), STRUCT(price IS NULL, price, ts), 1)"),
-        ("price DESC, ts NULLS FIRST", "MAX_BY(STRUCT(*), STRUCT(price, COALESCE("),
-        ("price DESC, ts NULLS LAST", "MAX_BY(STRUCT(*), STRUCT(price, NOT ts IS NULL, COALESCE("),
+        ("price DESC, ts NULLS FIRST", "MAX_BY(STRUCT(*), STRUCT(price, CASE WHEN ts IS NULL"),
+        ("price DESC, ts NULLS LAST", "MAX_BY(STRUCT(*), STRUCT(price, NOT ts IS NULL, CASE WHEN ts IS NULL"),
     ],
 )
 def test_top_n_honors_the_place_of_nulls(order, spark):

@@ -18,13 +18,16 @@ from pyspark_rocketmq.sql.statements import Position, Query
 __all__ = ["RANK", "checked_limit", "distinct_aggregates", "rank_limit", "ranked", "top_select", "unpacked"]
 
 RANK: Final = "__top"
-_LARGEST: Final = "CAST('99999999999999999999999999999' AS DECIMAL(38, 9))"
+_NUMBER: Final = "DECIMAL(38, 9)"
+_LARGEST: Final = f"array(CAST('99999999999999999999999999999' AS {_NUMBER}))"
+_CHARACTERS: Final = "filter(split(CAST(_1 AS STRING), ''), c -> c <> '')"
 _NEGATED: Final = (
-    "coalesce(CASE WHEN typeof(_1) IN ('timestamp', 'timestamp_ntz', 'date') "
-    "THEN -CAST(unix_micros(CAST(_1 AS TIMESTAMP)) AS DECIMAL(38, 9)) "
-    "WHEN typeof(_1) = 'string' THEN raise_error('ORDER BY of a Top-N mixes ASC and DESC, and has a text') "
-    f"ELSE -CAST(_1 AS DECIMAL(38, 9)) END, {_LARGEST})"
+    f"CASE WHEN _1 IS NULL THEN {_LARGEST} WHEN typeof(_1) IN ('timestamp', 'timestamp_ntz', 'date') "
+    f"THEN array(-CAST(unix_micros(CAST(_1 AS TIMESTAMP)) AS {_NUMBER})) WHEN typeof(_1) = 'string' THEN "
+    f"concat(transform({_CHARACTERS}, c -> CAST(-ascii(c) AS {_NUMBER})), array(CAST(1 AS {_NUMBER}))) "
+    f"ELSE array(-CAST(_1 AS {_NUMBER})) END"
 )
+"""A value whose order is reversed. A text is its negative code points, and a number above them at its end."""
 _SUM: Final = "aggregate(_1, CAST(NULL AS {0}), (s, x) -> CAST(coalesce(s, CAST(0 AS {0})) + x AS {0}))"
 _SUM_OF_COLUMN: Final = (
     "CASE WHEN typeof(_1) IN ('array<tinyint>', 'array<smallint>', 'array<int>', 'array<bigint>') "

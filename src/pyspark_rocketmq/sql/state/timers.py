@@ -1,7 +1,8 @@
 """What waits for the watermark in Python workers.
 
-# Facts (Spark 4.3, TransformWithState): a timer fires when its time is before the watermark, also in a
-# micro-batch without rows.
+# Facts (Spark 4.3, TransformWithState, each seen): a timer fires when its time is not after the watermark,
+# also in a micro-batch without rows; rows of these times are late. A timer is deleted after its handler: one
+# for the same time that the handler registers is deleted, too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class _Waiting(StatefulProcessor):
 
     @abstractmethod
     def emit(self, kept: Any, watermark: int) -> Iterator[Row]:
-        """Yield the results before a watermark."""
+        """Yield the results before a time."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         """Keep the rows of a micro-batch."""
@@ -78,7 +79,7 @@ class _Waiting(StatefulProcessor):
         """Emit what is complete."""
         del key, expiredTimerInfo
         kept, _ = self._load()
-        yield from self.emit(kept, timerValues.getCurrentWatermarkInMs() * _MILLI)
+        yield from self.emit(kept, timerValues.getCurrentWatermarkInMs() * _MILLI + 1)
         self._save(kept, None)
 
     def _load(self) -> tuple[Frames | History, int | None]:
