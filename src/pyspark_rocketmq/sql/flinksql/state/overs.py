@@ -78,7 +78,8 @@ def over_step(select: exp.Select, sources: Mapping[str, Relation], name: str, qu
         folded.replace_calls(item)
         if (other := item.find(exp.Window)) is not None:
             position_of(query, other).fail(
-                f"{called(other.this)} {_WHAT} is not supported: COUNT, SUM, AVG, MIN and MAX are"
+                f"{called(other.this)} {_WHAT} is not supported: COUNT, SUM, AVG, MIN and MAX are, and "
+                "ROW_NUMBER with a bound in the query around it (WHERE rank <= 10)"
             )
         for column in list(item.find_all(exp.Column)):
             if not column.name.startswith(RESULT):
