@@ -48,9 +48,9 @@ _INSTEAD: Final[Mapping[str, str]] = {
     ),
     "Sampling is not supported on streaming": "TABLESAMPLE of a stream is not supported: WHERE RAND() < 0.1",
     "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": (
-        "OVER of a stream is supported in Flink's dialect, as ROW_NUMBER() in a query whose outer query has a "
-        "bound (WHERE rank <= 10), and as aggregates in the order of the column of WATERMARK FOR. Otherwise "
-        f"use a window and GROUP BY; {_BATCH}"
+        "OVER of a stream is supported in Flink's dialect: ROW_NUMBER() in a query whose outer query has a "
+        "bound (WHERE rank <= 10), and aggregates in the order of the column of WATERMARK FOR. Otherwise use "
+        f"a window and GROUP BY; {_BATCH}"
     ),
     "Detected pattern of possible 'correctness' issue": (
         "the query aggregates or joins rows that may be older than the watermark: those of an outer join, or "
