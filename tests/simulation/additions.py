@@ -260,6 +260,19 @@ def with_short_slaves(plan: Plan) -> Plan:
     return replace(changed, queues=chance.choice((1, 2))).with_faults([gone])
 
 
+def with_forgetful_name_servers(plan: Plan) -> Plan:
+    """Have new processes of a sink ask for its topic while brokers register at new name servers."""
+    chance = plan.own_chance("forgetful name servers")
+    special = plan.static or plan.compacted or plan.lossy or plan.strict or plan.retires or plan.proxies
+    others = plan.sink is None or plan.sinks or plan.group or plan.bystanders or plan.check_s
+    if special or others or chance.random() < 0.7:
+        return plan
+    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    moments = [chance.uniform(0.5, span_s) for _ in range(chance.choice((4, 8, 12)))]
+    more = [Fault(at_s, "name servers forget", 0.1, chance.getrandbits(32)) for at_s in moments]
+    return replace(plan, kills=replace(plan.kills, executor=0.3)).with_faults(more)
+
+
 def with_checks(plan: Plan) -> Plan:
     """Have brokers ask about half messages, and a resolver that answers."""
     chance = plan.own_chance("checks")
@@ -317,5 +330,6 @@ PARTS: Final = (
     with_removed_queues,
     with_checks,
     with_short_slaves,
+    with_forgetful_name_servers,
 )
 """In their order. What one draws does not change what others do."""
