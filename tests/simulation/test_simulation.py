@@ -27,7 +27,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.spark import filesystem
 
 A = ("orders", "broker-a", 0)
-LIVES = 100
+LIVES = 140
 
 
 def run(module: str, *arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
