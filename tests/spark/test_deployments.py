@@ -157,6 +157,7 @@ def test_spark_connect_over_a_local_cluster_without_the_package(
     assert seen["batch"] == seen["stream"] == bodies
 
 
+@pytest.mark.since_spark("4.1")
 def test_the_example_pipeline_goes_on_where_it_ended(mq, send, topic, tmp_path: Path) -> None:
     name = topic(queues=2)
     project = tmp_path / "project"

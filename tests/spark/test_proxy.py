@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.spark.conftest import Batches, Sender, same_messages
+from tests.support.patient import PATIENCE_MS
 from tests.support.wait import eventually
 
 pytestmark = pytest.mark.needs("cluster")
@@ -16,10 +17,15 @@ def cluster(proxied):
 
 def test_batch_and_sink(spark, proxied, proxied_topic):
     rows = spark.range(5_000).selectExpr("encode(string(id), 'UTF-8') AS body", "cast(id AS string) AS keys")
-    rows.write.format("rocketmq").options(nameServer=proxied.proxy, topic=proxied_topic).mode("append").save()
-    read = spark.read.format("rocketmq").options(nameServer=proxied.proxy, topic=proxied_topic).load()
-    eventually(lambda: read.count() == 5_000, 30, what="all rows")
-    assert read.select("keys").distinct().count() == 5_000
+    place = {"nameServer": proxied.proxy, "topic": proxied_topic}
+    rows.write.format("rocketmq").options(**place, sendTimeoutMs=PATIENCE_MS).mode("append").save()
+
+    def keys():
+        read = spark.read.format("rocketmq").options(**place).load()  # plans once
+        return sorted(int(row["keys"]) for row in read.select("keys").collect())
+
+    eventually(lambda: len(keys()) >= 5_000, 30, what="all rows")
+    assert keys() == list(range(5_000))
 
 
 def test_a_stream_goes_on_after_a_restart(stream, proxied, client, proxied_topic, group):
