@@ -327,6 +327,12 @@ def test_table_functions():
             (2, 2),
             "the size of CUMULATE is a multiple of its step",
         ),
+        (f"SELECT window_start, COUNT(*) FROM {CUMULATE} GROUP BY window_start", None, "begin together"),
+        (
+            f"SELECT * FROM ({TOP}) WHERE n < 9".replace("auction", "window_start").replace("bid", CUMULATE),
+            None,
+            "begin together",
+        ),
         (f"SELECT * FROM {TUMBLE}".replace("SECOND", "MONTH"), None, "has no fixed length"),
         (
             WINDOW_JOIN.format(TUMBLE, CUMULATE),

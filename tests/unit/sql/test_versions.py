@@ -67,6 +67,18 @@ def test_the_time_of_processing_has_the_last_version():
     assert translated(join("rates", "now")).endswith("ON o.cur = r.cur AND r.__until IS NULL")
 
 
+def test_the_time_of_processing_of_another_table_is_none_of_this_one(monkeypatch):
+    other = "CREATE TABLE other (at AS PROCTIME()) WITH ('connector' = 'rocketmq', 'topic' = 'x');"
+    monkeypatch.setattr(f"{__name__}.TABLES", TABLES + other)
+    assert "o.at >= `r`.`since`" in translated(join("rates", "at"))
+    assert made(join("rates", "at"), "streaming").steps
+    inner = (
+        "SELECT 1 FROM (SELECT cur, at AS now, now AS at FROM orders) AS o JOIN rates FOR SYSTEM_TIME AS OF"
+    )
+    assert "o.now >= `r`.`since`" in translated(f"{inner} o.now AS r ON o.cur = r.cur")
+    assert translated(f"{inner} o.at AS r ON o.cur = r.cur").endswith("AND r.__until IS NULL")
+
+
 @pytest.mark.parametrize(
     ("items", "written"),
     [("*", "* EXCEPT (__until)"), ("r.*", "r.* EXCEPT (__until)"), ("o.*, r.rate", "o.*, r.rate")],

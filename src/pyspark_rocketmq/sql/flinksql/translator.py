@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TypeAlias, cast
 
 from sqlglot import exp
 
@@ -65,6 +65,9 @@ from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["Translator"]
 
+_Known: TypeAlias = Mapping[str, Relation]
+"""What is read, by the name that columns or queries use."""
+
 
 class Translator:
     """Translates a query, from the inner queries to the outer one.
@@ -89,12 +92,12 @@ class Translator:
     def _fail(self, node: exp.Expression, message: str) -> None:
         position_of(self._query, node).fail(message)
 
-    def rows(self, known: Mapping[str, Relation], *, hidden: bool) -> Relation:
+    def rows(self, known: _Known, *, hidden: bool) -> Relation:
         """Translate the query, and return what is known of its rows."""
         ranking = self.ranking(self.tree, known) if hidden else None
         return ranking or self.query(self.tree, known, top=not hidden)
 
-    def rows_without_state(self, known: Mapping[str, Relation], *, hidden: bool) -> Relation | None:
+    def rows_without_state(self, known: _Known, *, hidden: bool) -> Relation | None:
         """Translate the query without steps, as `rows`; None if it takes back rows."""
         try:
             return self.rows(known, hidden=hidden)
@@ -103,13 +106,13 @@ class Translator:
 
     # --- queries ----------------------------------------------------------------------------
 
-    def ranking(self, tree: exp.Expression, known: Mapping[str, Relation]) -> Relation | None:
+    def ranking(self, tree: exp.Expression, known: _Known) -> Relation | None:
         """Return what is known of a query that ranks a stream: it is translated where it is read."""
         if isinstance(tree, exp.Select) and ranked(tree) is not None and self._reads_stream(tree, known):
             return Relation(stream=True, ranked=tree)
         return None
 
-    def query(self, tree: exp.Expression, known: Mapping[str, Relation], *, top: bool) -> Relation:
+    def query(self, tree: exp.Expression, known: _Known, *, top: bool) -> Relation:
         """Translate a query in place, and return what is known of its rows."""
         with_ = tree.args.get("with_")
         for cte in list(with_.expressions) if with_ else []:
@@ -139,7 +142,7 @@ class Translator:
                 return self._select(tree, known, top=top)
         return Relation()
 
-    def _select(self, select: exp.Select, known: Mapping[str, Relation], *, top: bool) -> Relation:
+    def _select(self, select: exp.Select, known: _Known, *, top: bool) -> Relation:
         sources = self._read(select, known)
         stream = any(rows.stream for rows in sources.values())
         calls = over_calls(select) if stream else []
@@ -156,7 +159,7 @@ class Translator:
         of_now = stream and groups_by_processing_time(select, sources)
         grouped = group_windows(select, self._query)
         join_windows(select, sources, self._query)
-        by_window = grouped is not None or group_by_window(select, sources)
+        by_window = grouped is not None or group_by_window(select, sources, self._query)
         aggregated = is_aggregation(select)
         if stream and aggregated:
             distinct_aggregates(select, self._query)
@@ -185,7 +188,7 @@ class Translator:
         self.changed |= select.sql() != before
         return found
 
-    def _read(self, select: exp.Select, known: Mapping[str, Relation]) -> dict[str, Relation]:
+    def _read(self, select: exp.Select, known: _Known) -> dict[str, Relation]:
         """Translate what a query reads, and the queries in its conditions and items; return what it reads."""
         sources = self._versioned(select, self._sources(select, known))
         self.changed |= without_flink_hints(select)
@@ -196,7 +199,7 @@ class Translator:
             self.steps.append(step)
         return sources
 
-    def _with_state(self, select: exp.Select, sources: Mapping[str, Relation]) -> Relation | None:
+    def _with_state(self, select: exp.Select, sources: _Known) -> Relation | None:
         """Make a query that takes back rows read a step with state; None if it needs none."""
         if not any(rows.stream for rows in sources.values()) or groups_by_window(select, sources):
             return None
@@ -217,7 +220,7 @@ class Translator:
             return Relation(stream=True, changelog=True, keeps_state=True)
         return None
 
-    def _over(self, select: exp.Select, sources: Mapping[str, Relation], calls: list[exp.Window]) -> Relation:
+    def _over(self, select: exp.Select, sources: _Known, calls: list[exp.Window]) -> Relation:
         """Make a query with OVER read a step that waits for the watermark."""
         if not self._state.allowed:
             refuse_over(calls, self._query)
@@ -243,7 +246,7 @@ class Translator:
             union.replace(read)
         return Relation(stream=True, keeps_state=True)
 
-    def _subqueries(self, select: exp.Select, known: Mapping[str, Relation]) -> None:
+    def _subqueries(self, select: exp.Select, known: _Known) -> None:
         """Translate the queries in conditions and items."""
         for clause in ("expressions", "where", "having"):
             part = select.args.get(clause)
@@ -256,7 +259,7 @@ class Translator:
 
     # --- what a query reads -----------------------------------------------------------------
 
-    def _sources(self, select: exp.Select, known: Mapping[str, Relation]) -> dict[str, Relation]:
+    def _sources(self, select: exp.Select, known: _Known) -> dict[str, Relation]:
         """Translate what a query reads; return it by the name that columns use."""
         found: dict[str, Relation] = {}
         for join in select.args.get("joins") or []:
@@ -269,13 +272,13 @@ class Translator:
             nodes += [join.this for join in node.args.get("joins") or []]
         for number, node in enumerate(nodes):
             name = (node.alias_or_name or f"#{number}").lower()
-            found[name] = self._source(select, node, known)
+            found[name] = self._source(select, node, known, found)
         return found
 
-    def _source(self, select: exp.Select, node: exp.Expression, known: Mapping[str, Relation]) -> Relation:
+    def _source(self, select: exp.Select, node: exp.Expression, known: _Known, left: _Known) -> Relation:
         match node:
             case exp.Table():
-                return self._table(select, node, known)
+                return self._table(select, node, known, left)
             case WindowTable():
                 return self._window_table(select, node, known)
             case exp.Subquery():
@@ -287,7 +290,7 @@ class Translator:
                 self.changed = True
         return Relation()
 
-    def _table(self, select: exp.Select, node: exp.Table, known: Mapping[str, Relation]) -> Relation:
+    def _table(self, select: exp.Select, node: exp.Table, known: _Known, left: _Known) -> Relation:
         self.changed |= without_default_database(node)
         rows = known.get(node.name.lower(), Relation()) if not node.db else Relation()
         if rows.write_only:
@@ -296,16 +299,16 @@ class Translator:
             inner = rows.ranked.copy()
             subquery = inner.subquery(node.alias_or_name)
             node.replace(subquery)
-            return self._source(select, subquery, known)
+            return self._source(select, subquery, known, left)
         if node.args.get("version") is not None:
-            return self._as_of(select, node, rows, known)
+            return self._as_of(select, node, rows, known, left)
         return rows
 
     def _as_of(
-        self, select: exp.Select, table: exp.Table, rows: Relation, known: Mapping[str, Relation]
+        self, select: exp.Select, table: exp.Table, rows: Relation, known: _Known, left: _Known
     ) -> Relation:
         self.changed = True
-        if rows.files and rows.stream and is_lookup(table, rows, known):
+        if rows.files and rows.stream and is_lookup(table, rows, left):
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name)))
             table.set("this", exp.to_identifier(f"{LOOKUP}{table.name.lower()}", quoted=True))
             table.set("version", None)
@@ -318,7 +321,7 @@ class Translator:
                 rows, versions=replace(rows.versions, query=source) if plain else None, changes=False
             )
         if rows.stream:
-            require_versions(table, rows, known, self._query)
+            require_versions(table, rows, left, self._query)
             if not self._state.allowed:
                 self._fail(
                     table, f"FOR SYSTEM_TIME AS OF the stream {table.name}: leave SET 'outputMode' out"
@@ -326,7 +329,7 @@ class Translator:
             if not self._state.always:
                 raise NeedsStateError
         elif rows.messages or rows.versions is not None:
-            join_versions(select, table, rows, known, self._query)
+            join_versions(select, table, rows, left, self._query)
         else:
             table.set("version", None)
         return rows
@@ -338,7 +341,7 @@ class Translator:
             self.steps.append(step)
         return sources
 
-    def _window_table(self, select: exp.Select, node: WindowTable, known: Mapping[str, Relation]) -> Relation:
+    def _window_table(self, select: exp.Select, node: WindowTable, known: _Known) -> Relation:
         self.changed = True
         inner = node.this
         if isinstance(inner, exp.Table):
@@ -356,13 +359,11 @@ class Translator:
         node.replace(subquery)
         return found
 
-    def _reads_stream(self, select: exp.Select, known: Mapping[str, Relation]) -> bool:
+    def _reads_stream(self, select: exp.Select, known: _Known) -> bool:
         names = {table.name.lower() for table in select.find_all(exp.Table)}
         return any(rows.stream for name, rows in known.items() if name in names)
 
-    def _top(
-        self, outer: exp.Select, node: exp.Subquery, rank: exp.Alias, known: Mapping[str, Relation]
-    ) -> Relation:
+    def _top(self, outer: exp.Select, node: exp.Subquery, rank: exp.Alias, known: _Known) -> Relation:
         self.changed = True
         inner = cast("exp.Select", node.this)
         name = rank.alias
@@ -382,9 +383,7 @@ class Translator:
         ranks, fixed = rank_limit(outer, name) or 0, fixed_of_ranks(inner, rank)
         return replace(rows, window=window, rank=name.lower(), ranks=ranks, fixed=fixed)
 
-    def _rank(
-        self, outer: exp.Select, inner: exp.Select, rank: exp.Alias, known: Mapping[str, Relation]
-    ) -> Relation:
+    def _rank(self, outer: exp.Select, inner: exp.Select, rank: exp.Alias, known: _Known) -> Relation:
         """Make a Top-N read its rows from a step with state."""
         limit = checked_limit(outer, inner, rank, self._query)
         sources = self._read(inner, known)

@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.statements import Query
@@ -26,7 +27,7 @@ class _Join:
 
 
 def join_versions(
-    select: exp.Select, table: exp.Table, rows: Relation, known: Mapping[str, Relation], query: Query
+    select: exp.Select, table: exp.Table, rows: Relation, left: Mapping[str, Relation], query: Query
 ) -> None:
     """Join a table of messages with the version that was valid at a time.
 
@@ -51,7 +52,7 @@ def join_versions(
     until = exp.column(_UNTIL, table=alias)
     last = until.is_(exp.null())
     condition: exp.Condition = last
-    if not _is_processing_time(at.time, known):
+    if not _is_processing_time(at.time, left):
         begun = exp.GTE(this=at.time.copy(), expression=exp.column(versions.time, table=alias, quoted=True))
         ends_later = exp.LT(this=at.time.copy(), expression=until.copy())
         condition = exp.and_(begun, exp.Paren(this=exp.or_(last, ends_later)))
@@ -63,12 +64,12 @@ def join_versions(
     table.replace(subquery)
 
 
-def is_lookup(table: exp.Table, rows: Relation, known: Mapping[str, Relation]) -> bool:
-    """Whether a join reads the rows of a table as they are, and no versions."""
-    return rows.versions is None or _is_processing_time(table.args["version"].expression, known)
+def is_lookup(table: exp.Table, rows: Relation, left: Mapping[str, Relation]) -> bool:
+    """Whether a join with what stands left of a table reads its rows as they are, and no versions."""
+    return rows.versions is None or _is_processing_time(table.args["version"].expression, left)
 
 
-def require_versions(table: exp.Table, rows: Relation, known: Mapping[str, Relation], query: Query) -> None:
+def require_versions(table: exp.Table, rows: Relation, left: Mapping[str, Relation], query: Query) -> None:
     """Check that a stream can be joined with the versions of another one.
 
     Raises
@@ -77,7 +78,7 @@ def require_versions(table: exp.Table, rows: Relation, known: Mapping[str, Relat
     """
     at = _join(table, query)
     _versions(rows, at, query)
-    if _is_processing_time(at.time, known):
+    if _is_processing_time(at.time, left):
         position_of(query, table).fail(
             f"FOR SYSTEM_TIME AS OF the stream {table.name} needs a time of the rows, as in Flink: use the "
             "column of WATERMARK FOR instead of PROCTIME()"
@@ -88,7 +89,7 @@ def _join(table: exp.Table, query: Query) -> _Join:
     join = table.parent
     if not isinstance(join, exp.Join) or join.args.get("on") is None:
         position_of(query, table).fail(f"FOR SYSTEM_TIME AS OF needs JOIN {table.name} … ON …")
-    if join.side and join.side.upper() != "LEFT":
+    if (join.side or "").upper() not in {"", "LEFT"} or join.kind in {"SEMI", "ANTI"}:
         position_of(query, table).fail("FOR SYSTEM_TIME AS OF needs JOIN or LEFT JOIN")
     return _Join(table, join, table.args["version"].expression)
 
@@ -104,6 +105,8 @@ def _versions(rows: Relation, at: _Join, query: Query) -> Versions:
     return rows.versions
 
 
-def _is_processing_time(time: exp.Expression, known: Mapping[str, Relation]) -> bool:
-    name = time.name.lower()
-    return isinstance(time, exp.Anonymous) or any(name in rows.processing_time for rows in known.values())
+def _is_processing_time(time: exp.Expression, left: Mapping[str, Relation]) -> bool:
+    if not isinstance(time, exp.Column):
+        return called(time) == "PROCTIME"
+    named = [rows for name, rows in left.items() if time.table.lower() in {"", name}]
+    return any(time.name.lower() in rows.processing_time for rows in named)

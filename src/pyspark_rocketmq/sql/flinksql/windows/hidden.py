@@ -15,14 +15,24 @@ from pyspark_rocketmq.sql.statements import Query
 __all__ = ["group_by_window", "hide_windows", "join_windows"]
 
 
-def group_by_window(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
-    """Add the hidden column to the keys of a query that groups by a window; return whether it does."""
+def group_by_window(select: exp.Select, sources: Mapping[str, Relation], query: Query) -> bool:
+    """Add the hidden column to the keys of a query that groups by a window; return whether it does.
+
+    Raises
+    ------
+    SqlError
+        It groups windows that begin together by their start only.
+    """
     group = select.args.get("group")
     if group is None:
         return False
     parts = [window_part(key, sources) for key in keys_of_all_rows(group)]
     names = {part[0] for part in parts if part and part[1] in {"start", "end"}}
     for name in sorted(names):
+        if sources[name].cumulative and (name, "end") not in parts:
+            position_of(query, group).fail(
+                "windows of CUMULATE begin together: GROUP BY (or PARTITION BY) window_start, window_end"
+            )
         group.append("expressions", hidden_column(name))
     return bool(names)
 
