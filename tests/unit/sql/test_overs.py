@@ -84,6 +84,10 @@ def test_the_result_of_a_window_is_ordered_by_its_time():
             "the windows of one query are the same, as in Flink",
         ),
         ("SELECT SUM(p) OVER w FROM bid", "no WINDOW is named w"),
+        (
+            SUM.replace("id,", "(SELECT id FROM names),").format(""),
+            "a query inside an item beside aggregates",
+        ),
         (SUM.format("") + " GROUP BY id", "OVER of a stream and GROUP BY in one query"),
         (SUM.format("") + " LIMIT 3", "OVER of a stream and LIMIT in one query"),
         (

@@ -184,6 +184,15 @@ def test_the_window_of_distinct_rows_stays_until_it_ends():
             None,
             "joins two sides: write the first join in an inner query",
         ),
+        (f"SELECT a.id FROM ({PER_ID}) AS a JOIN bid AS b USING (id) WHERE a.n = b.p", None, "is JOIN … ON"),
+        (f"SELECT a.id FROM ({PER_ID}) AS a NATURAL JOIN bid AS b WHERE a.n = b.p", None, "is JOIN … ON"),
+        (f"SELECT a.id FROM ({PER_ID}) AS a LEFT SEMI JOIN bid AS b ON a.n = b.p", None, "is JOIN … ON"),
+        (f"SELECT a.id FROM ({PER_ID}) AS a LEFT ANTI JOIN bid AS b ON a.n = b.p", None, "is JOIN … ON"),
+        (
+            f"SELECT n, MAX(id), (SELECT MAX(id) FROM names) FROM ({PER_ID}) AS c GROUP BY n",
+            None,
+            "a query inside an item beside aggregates of rows that change",
+        ),
         (
             f"SELECT id FROM bid WHERE id IN (SELECT n FROM ({PER_ID}) WHERE n < 2)",
             None,

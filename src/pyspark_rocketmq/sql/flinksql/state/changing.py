@@ -61,6 +61,8 @@ def join_step(
         )
     if any(rows.changes for rows in sources.values()):
         _fail(join.this, "cannot read windows of PROCTIME(): write their result to a topic first", query)
+    if join.args.get("using") or join.method or join.kind in {"SEMI", "ANTI"}:
+        _fail(join.this, "is JOIN … ON, or LEFT, RIGHT or FULL JOIN … ON", query)
     outer = _OUTER[(join.side or "").upper()]
     equal, others = _conditions(select, join, right)
     if not equal:

@@ -75,6 +75,8 @@ def over_step(select: exp.Select, sources: Mapping[str, Relation], name: str, qu
             passed[place] = hidden_alias(_struct(item, sources), place)
             found.append(exp.Column(this=exp.Star(), table=exp.to_identifier(place)))
             continue
+        if (inner := item.find(exp.Select)) is not None:
+            folded.refuse_inner(inner)
         folded.replace_calls(item)
         if (other := item.find(exp.Window)) is not None:
             position_of(query, other).fail(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from sqlglot import exp
 
@@ -92,6 +92,8 @@ class FoldedAggregates:
         for call in list(part.find_all(exp.Anonymous)):
             if called(call) not in AGGREGATES:
                 continue
+            if (inner := call.find_ancestor(exp.Select)) is not None:
+                self.refuse_inner(inner)
             whole: exp.Expression = call
             while isinstance(whole.parent, exp.Filter | exp.Window) and whole.parent.this is whole:
                 whole = whole.parent
@@ -99,6 +101,17 @@ class FoldedAggregates:
             if number == len(self.aggregates):
                 self._add(call, whole)
             whole.replace(exp.column(f"{RESULT}{number}"))
+
+    def refuse_inner(self, inner: exp.Expression) -> NoReturn:
+        """Refuse a query inside an item: what it names may be of the step.
+
+        Raises
+        ------
+        SqlError
+        """
+        position_of(self._query, inner).fail(
+            f"a query inside an item beside aggregates {self._what} is not supported: join it before"
+        )
 
     def _add(self, call: exp.Anonymous, whole: exp.Expression) -> None:
         name = called(call)
