@@ -161,13 +161,15 @@ def in_order_of_one(values: list[int | None]) -> list[tuple[int | None]]:
 
 @given(
     st.tuples(st.booleans(), st.booleans()),
+    st.booleans(),
     st.lists(st.lists(st.tuples(st.integers(0, 1), st.booleans(), VALUES), max_size=6), max_size=6),
 )
 def test_the_changes_of_a_join_lead_to_the_pairs_of_the_rows_that_remain(
-    outer: tuple[bool, bool], batches: list[list[tuple[int, bool, int | None]]]
+    outer: tuple[bool, bool], matches: bool, batches: list[list[tuple[int, bool, int | None]]]
 ) -> None:
+    """Of a key with a NULL, which matches nothing, no row has a partner."""
     sides: tuple[list[int | None], list[int | None]] = ([], [])
-    joined, found = Joined(outer), Counter[Pair]()
+    joined, found = Joined(outer, matches=matches), Counter[Pair]()
     for batch in batches:
         changes = []
         for side, added, value in batch:
@@ -177,15 +179,16 @@ def test_the_changes_of_a_join_lead_to_the_pairs_of_the_rows_that_remain(
             changes.append((side, 1 if added else -1, (value,)))
         for kind, pair in joined.change(reversed(changes)):  # in any order
             found[pair] += 1 if kind == "+I" else -1
-        restored = Joined(outer)
+        restored = Joined(outer, matches=matches)
         restored.unpack(joined.pack())
         joined = restored
         left, right = sides
-        wanted = Counter[Pair](((one,), (other,)) for one in left for other in right)
-        if outer[0] and not right:
+        pairs = (((one,), (other,)) for one in left for other in right)
+        wanted = Counter[Pair](pairs if matches else ())
+        if outer[0] and not (right and matches):
             wanted.update(((one,), None) for one in left)
-        if outer[1] and not left:
+        if outer[1] and not (left and matches):
             wanted.update((None, (other,)) for other in right)
         assert +found == wanted
         assert not -found
-        assert joined.is_empty == (not left and not right)
+        assert joined.is_empty == (not matches or not (left or right))

@@ -124,3 +124,9 @@ def test_versions_that_are_over_are_forgotten() -> None:
     assert versions == [(7, (7,)), (8, (8,)), (9, (9,))]
     history.add(7, ("row",))
     assert list(history.advance(8)) == [(("row",), (7,))]
+    history.add(9, ("waits",))
+    history.forget(20)
+    assert history.pack()[1] == [(9, (9,))]
+    history.replace(1, ("late",))
+    history.forget(20)
+    assert history.pack()[1] == [(9, (9,))]

@@ -81,6 +81,13 @@ QUERIES = {
           (SELECT auction, COUNT(*) AS kinds FROM auctions GROUP BY auction HAVING COUNT(*) < 2) AS k
           ON k.auction = c.id WHERE c.n > 0""",
     ),
+    "r_join_by_nulls": (
+        "id BIGINT, kinds BIGINT, PRIMARY KEY (id) NOT ENFORCED",
+        """SELECT c.id, k.kinds FROM
+          (SELECT id, NULLIF(COUNT(*), 2) AS n FROM bids GROUP BY id) AS c LEFT JOIN
+          (SELECT NULLIF(auction, 1) AS auction, COUNT(*) AS kinds FROM auctions GROUP BY NULLIF(auction, 1))
+          AS k ON k.auction = c.n""",
+    ),
     "r_of_distinct_rows": (
         "category STRING, ids BIGINT, PRIMARY KEY (category) NOT ENFORCED",
         "SELECT category, COUNT(*) FROM (SELECT DISTINCT category, id FROM bids) AS pairs GROUP BY category",

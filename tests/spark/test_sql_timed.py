@@ -199,12 +199,18 @@ def test_over_aggregates_of_a_stream_are_those_of_all_rows(job: Job) -> None:
     assert job.rows("of_windows") == of_windows
 
 
-RATES = [[(2, "x", 10), (30, "x", 20), (1, "y", 5)], [(50, "x", 30), (77, "y", 6)], [(FLUSH, "end", 0)]]
-ORDERS = [
-    [(1, "x", 1), (2, "x", 2), (29, "x", 3), (30, "y", 4), (12, "z", 5)],
-    [(60, "x", 6), (49, "x", 7), (70, "y", 8)],
-    [(90, "y", 9), (95, "x", 10), (FLUSH, "end", 0)],
+RATES = [
+    [(2, "x", 10), (30, "x", 20), (1, "y", 5), (1, None, 1)],
+    [(50, "x", 30), (77, "y", 6)],
+    [(3, "w", 7), (FLUSH, "end", 0)],
 ]
+"""The version of w comes after later ones of other keys, as in a table that is read in parts."""
+ORDERS = [
+    [(1, "x", 1), (2, "x", 2), (29, "x", 3), (30, "y", 4), (12, "z", 5), (15, None, 11)],
+    [(60, "x", 6), (49, "x", 7), (70, "y", 8)],
+    [(90, "y", 9), (95, "x", 10), (96, "w", 12), (FLUSH, "end", 0)],
+]
+"""Of each run: second, key and number. A key that is NULL has no version."""
 
 
 @pytest.mark.since_spark("4.1")
@@ -225,7 +231,7 @@ def test_a_stream_is_joined_with_the_version_that_was_valid(job: Job) -> None:
         "joined": ("id BIGINT, amount BIGINT", f"SELECT o.id, o.id * r.rate {of.format('', 'rates')}"),
         "kept": (
             "id BIGINT, rate BIGINT, since TIMESTAMP(3)",
-            f"SELECT id, rate, r.since {of.format('LEFT', 'rates')} WHERE o.cur <> 'end'",
+            f"SELECT id, rate, r.since {of.format('LEFT', 'rates')} WHERE o.id > 0",
         ),
         "of_view": ("id BIGINT, rate BIGINT", f"SELECT o.id, r.rate {of.format('', 'latest')}"),
         "named": (
@@ -245,7 +251,7 @@ def test_a_stream_is_joined_with_the_version_that_was_valid(job: Job) -> None:
     versions = [version for versions in RATES for version in versions]
     joined, kept = [], []
     for at, cur, number in (order for orders in ORDERS for order in orders if order[0] != FLUSH):
-        valid = max((v for v in versions if v[1] == cur and v[0] <= at), default=None)
+        valid = max((v for v in versions if v[1] == cur is not None and v[0] <= at), default=None)
         kept.append((number,) if valid is None else (number, valid[2], stamp(valid[0])))
         if valid is not None:
             joined.append((number, valid[2]))
@@ -265,3 +271,35 @@ def test_a_time_without_a_watermark_is_refused_before_the_query_starts(job: Job)
     job.text += "INSERT INTO out SELECT SUM(p) OVER (ORDER BY ts) FROM plain"
     with pytest.raises(SqlError, match=r"line 3, column 1: ORDER BY of OVER of a stream needs a time"):
         job.run()
+
+
+@pytest.mark.since_spark("4.1")
+def test_versions_without_a_watermark_are_refused_before_the_query_starts(job: Job) -> None:
+    job.table("orders", "cur STRING, at TIMESTAMP(3), WATERMARK FOR at AS at")
+    job.table("history", "cur STRING, since TIMESTAMP(3)")
+    job.table("out", "cur STRING", target=True)
+    job.text += (
+        "CREATE VIEW latest AS SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY cur ORDER BY since "
+        "DESC) AS n FROM history) WHERE n = 1;\n"
+        "INSERT INTO out SELECT o.cur FROM orders AS o JOIN latest FOR SYSTEM_TIME AS OF o.at AS r "
+        "ON o.cur = r.cur"
+    )
+    with pytest.raises(SqlError, match=r"FOR SYSTEM_TIME AS OF of a stream needs a time with a watermark"):
+        job.run()
+
+
+@pytest.mark.since_spark("4.1")
+def test_over_passes_nested_columns_as_they_are(job: Job) -> None:
+    nested = "name ROW<a STRING, t TIMESTAMP(3)>, times ARRAY<TIMESTAMP(3)>"
+    job.table("rows", f"id BIGINT, ts TIMESTAMP(3), {nested}, WATERMARK FOR ts AS ts")
+    job.table("named", f"id BIGINT, {nested}, absent BOOLEAN, n BIGINT", target=True)
+    job.table("all_of", f"id BIGINT, {nested}, n BIGINT", target=True)
+    over = "COUNT(*) OVER (ORDER BY ts) AS n FROM rows"
+    job.text += f"INSERT INTO named SELECT id, name, times, name IS NULL, {over};\n"
+    job.text += f"INSERT INTO all_of SELECT id, name, times, n FROM (SELECT *, {over});\n"
+    name, times = {"a": "x", "t": stamp(1)}, [stamp(2)]
+    rows = [{"id": 1, "ts": stamp(1)}, {"id": 2, "ts": stamp(2), "name": name, "times": times}]
+    job.add("rows", 0, rows)
+    job.run()
+    assert job.rows("named") == [(1, True, 1), (2, name, times, False, 2)]
+    assert job.rows("all_of") == [(1, 1), (2, name, times, 2)]

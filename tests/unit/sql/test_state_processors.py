@@ -38,6 +38,14 @@ def emitted(processor: Any, key: tuple[Any, ...], rows: list[Row]) -> list[tuple
     return [tuple(row) for row in processor.handleInputRows(key, iter(rows), None)]
 
 
+def test_an_average_is_rounded_as_spark_and_flink_round():
+    output = StructType([StructField("__k0", StringType()), StructField("__r0", DecimalType(14, 6))])
+    processor = GroupChanges(Grouping(1, (Aggregate(Fold.AVG),)), output, changes=False, ttl_ms=None)
+    processor.init(OneValue())  # type: ignore[arg-type]
+    values = [Row("__a0", OP)(value, "+I") for value in [Decimal("0.01"), *[Decimal(0)] * 31]]
+    assert emitted(processor, ("k",), values) == [("k", Decimal("0.000313"), "+I", 1)]  # of 0.0003125
+
+
 def test_a_group_emits_its_change_and_is_forgotten_with_its_last_row():
     grouping = Grouping(1, (Aggregate(Fold.COUNT, argument=False), Aggregate(Fold.AVG)))
     output = StructType(

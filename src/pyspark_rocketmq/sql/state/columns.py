@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import (
+    BooleanType,
     DataType,
     DecimalType,
     DoubleType,
@@ -142,6 +143,8 @@ class FlatColumns:
         self.fields: list[StructField] = []
         self._values: list[Column] = []
         self._shape: list[tuple[str, list[tuple[str, StructField]] | None, StructField]] = []
+        self._present: dict[str, StructField] = {}
+        """Whether a struct that may be NULL is not."""
         for name in names:
             kind = rows.schema[name].dataType
             inner = [StructField(name, kind)]
@@ -154,6 +157,10 @@ class FlatColumns:
                 self.fields.append(new)
                 self._values.append(plain_column(value, new))
                 made.append((field.name, new))
+            if isinstance(kind, StructType) and rows.schema[name].nullable:
+                self._present[name] = StructField(f"{prefix}{len(self.fields)}", BooleanType())
+                self.fields.append(self._present[name])
+                self._values.append(F.col(f"`{name}`").isNotNull().alias(self._present[name].name))
             self._shape.append((name, made if isinstance(kind, StructType) else None, self.fields[-1]))
 
     @property
@@ -180,5 +187,6 @@ class FlatColumns:
                 found.append(restored(field).alias(name))
                 continue
             value = F.struct(*(restored(new).alias(old) for old, new in inner))
-            found.append((value if present is None else F.when(present, value)).alias(name))
+            given = F.col(self._present[name].name) if name in self._present else present
+            found.append((value if given is None else F.when(given, value)).alias(name))
         return found

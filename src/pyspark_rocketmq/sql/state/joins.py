@@ -20,10 +20,13 @@ class Joined:
     ----------
     outer : (bool, bool)
         Whether the rows of the left, and of the right side, are kept without a match.
+    matches : bool
+        Whether the key has no NULL: NULL equals nothing, and such rows need no state.
     """
 
-    def __init__(self, outer: tuple[bool, bool]) -> None:
+    def __init__(self, outer: tuple[bool, bool], *, matches: bool = True) -> None:
         self._outer = outer
+        self._matches = matches
         self._sides: tuple[dict[str, tuple[Values, int]], ...] = ({}, {})
 
     def change(self, changes: Iterable[tuple[int, int, Values]]) -> Iterator[tuple[str, Pair]]:
@@ -51,6 +54,10 @@ class Joined:
     def _add(self, side: int, row: Values, count: int) -> Iterator[tuple[Pair, int]]:
         """Change how often a side has a row; yield the pairs that this adds, or takes back."""
         if not count:
+            return
+        if not self._matches:
+            if self._outer[side]:
+                yield _pair(side, row, None), count
             return
         own, others = self._sides[side], self._sides[1 - side]
         had_rows = any(number > 0 for _, number in own.values())

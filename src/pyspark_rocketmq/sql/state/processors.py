@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal, localcontext
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any, Final
 
 from pyspark.sql import Row
@@ -126,7 +126,9 @@ def scales(fields: Iterable[StructField]) -> list[int | None]:
 def scaled(values: Iterable[Any], digits: Iterable[int | None]) -> tuple[Any, ...]:
     """Return values with the digits of their columns."""
     return tuple(
-        value if scale is None or value is None else Decimal(value).quantize(Decimal(1).scaleb(-scale))
+        value
+        if scale is None or value is None
+        else Decimal(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
         for value, scale in zip(values, digits, strict=True)
     )
 
@@ -188,8 +190,8 @@ class JoinChanges(_Keeper):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         """Join a batch's rows of a key, and emit the changes, and which sides have a row."""
-        del key, timerValues
-        joined, packed = Joined(self._outer), self.load()
+        del timerValues
+        joined, packed = Joined(self._outer, matches=None not in tuple(key)), self.load()
         if packed is not None:
             joined.unpack(packed)
         changes = [

@@ -116,7 +116,12 @@ class History:
         for time, row in ready:
             at = bisect_right(self._versions, time, key=_time)
             yield row, self._versions[at - 1][1] if at else None
-        over = bisect_right(self._versions, watermark, key=_time) - 1
+        self.forget(watermark)
+
+    def forget(self, time: int) -> None:
+        """Forget versions that are over at a time, and at the times of the rows that wait."""
+        first = self.first
+        over = bisect_right(self._versions, time if first is None else min(time, first), key=_time) - 1
         del self._versions[: max(over, 0)]
 
     def pack(self) -> Values:

@@ -1,7 +1,8 @@
 """Steps that wait for the watermark as Spark's operators.
 
 # Facts (Spark 4.3, each seen): the input of ``transformWithState`` has one column with a watermark, and the
-# union of two streams waits for both of their watermarks. The fields of a struct need no watermark.
+# union of two streams waits for both of their watermarks. The fields of a struct need no watermark. A row
+# without a value in the column with the watermark is never late.
 """
 
 from __future__ import annotations
@@ -71,7 +72,11 @@ def join_versions(rows: DataFrame, versions: DataFrame, join: Versioned) -> Data
     OptionError
         A time has no watermark.
     """
-    _require_watermark(rows, "FOR SYSTEM_TIME AS OF")
+    for side in (rows, versions):
+        _require_watermark(side, "FOR SYSTEM_TIME AS OF")
+    has_key = " AND ".join(f"{name} IS NOT NULL" for name in key_names(join.keys))  # NULL equals nothing
+    rows = rows if join.outer else rows.where(has_key)
+    versions = versions.where(has_key)
     left, right = FlatColumns(rows, join.kept, "__f"), FlatColumns(versions, [VERSION], "__v")
     of_rows = rows.select(
         *key_columns(rows, join.keys),
@@ -82,7 +87,9 @@ def join_versions(rows: DataFrame, versions: DataFrame, join: Versioned) -> Data
     )
     of_versions = versions.select(
         *key_columns(versions, join.keys),
-        *_times(),
+        _micros(),
+        # A version is never late: a table that is read in parts has old versions after new ones.
+        F.lit(None).cast("timestamp").alias(_CLOCK),
         F.col(OP),
         *left.nothing(),
         *right.values(),
@@ -102,7 +109,11 @@ def _require_watermark(rows: DataFrame, what: str) -> None:
 
 def _times() -> list[Column]:
     """Return the time as a number, and with its watermark."""
-    return [F.unix_micros(TIME).alias(TIME, metadata={}), F.col(TIME).alias(_CLOCK)]
+    return [_micros(), F.col(TIME).alias(_CLOCK)]
+
+
+def _micros() -> Column:
+    return F.unix_micros(TIME).alias(TIME, metadata={})
 
 
 def _wait(rows: DataFrame, keys: int, processor: StatefulProcessor, output: StructType) -> DataFrame:

@@ -62,7 +62,7 @@ class _Waiting(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         """Keep the rows of a micro-batch."""
-        del key, timerValues
+        del key
         kept, waits = self._load()
         for row in rows:
             if row[TIME] is None:
@@ -70,6 +70,8 @@ class _Waiting(StatefulProcessor):
                     "a row of an OVER or a join FOR SYSTEM_TIME AS OF has no time: filter it out"
                 )
             self.take(kept, row, row[TIME])
+        if isinstance(kept, History):  # a key without rows that wait has no timer
+            kept.forget(timerValues.getCurrentWatermarkInMs() * _MILLI)
         self._save(kept, waits)
         return iter(())
 
