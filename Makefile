@@ -278,8 +278,9 @@ bench: $(BENCH)  ## Compare reading, writing and small batches with the Java cli
 	$(BIN)/python -m benchmarks.suite
 
 .PHONY: nexmark
-nexmark: setup  ## Run Nexmark's queries as SQL jobs, compare each with plain Python, and time them beside Kafka
-	$(BIN)/python -m benchmarks.nexmark --kafka
+nexmark: $(BENCH)  ## Run Nexmark's queries as SQL jobs, compare each with plain Python, and time them beside Kafka
+	$(BIN)/python -m benchmarks.nexmark
+	$(BIN)/python -m benchmarks.nexmark.kafka --events 200000
 
 .PHONY: soak
 MINUTES ?= 10

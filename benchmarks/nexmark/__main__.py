@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.kafka import kafka, spark_settings
-from benchmarks.nexmark.beside_kafka import from_kafka, send_to_kafka, time_query
-from benchmarks.nexmark.events import Event, events
+from benchmarks.nexmark.events import events
 from benchmarks.nexmark.expected import EXPECTED
 from benchmarks.nexmark.run import Result, job_text, public_job, run_query, send_events
 from benchmarks.workers.spark import session
@@ -29,17 +25,12 @@ def main() -> int:
     parser.add_argument(
         "--public", type=Path, help="folder with the queries of a checkout of the public Nexmark for Flink"
     )
-    parser.add_argument(
-        "--kafka",
-        action="store_true",
-        help="time the queries also with Kafka as their source, and with RocketMQ, without writing",
-    )
     args = parser.parse_args()
     made = list(events(args.events))
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     console = Console(width=140)
-    results, times = [], {}
-    spark = session({"spark.sql.session.timeZone": "UTC", **(spark_settings() if args.kafka else {})})
+    results = []
+    spark = session({"spark.sql.session.timeZone": "UTC"})
     try:
         with DevCluster() as cluster, Client(cluster.name_server) as client:
             send_events(client, made)
@@ -48,46 +39,10 @@ def main() -> int:
                 result = run_query(spark, client, cluster.name_server, query, text, made)
                 console.print(_line(result))
                 results.append(result)
-            if args.kafka:
-                times = _beside_kafka(spark, cluster.name_server, made, [result.query for result in results])
     finally:
         spark.stop()
     console.print(_table(results, len(made)))
-    if times:
-        console.print(_kafka_table(times, len(made)))
     return int(not all(result.right for result in results))
-
-
-def _beside_kafka(
-    spark: SparkSession, name_server: str, made: list[Event], queries: list[str]
-) -> dict[str, tuple[float, float]]:
-    """Return the seconds of each query, with RocketMQ and with Kafka as its source."""
-    times = {}
-    with (
-        tempfile.TemporaryDirectory(prefix="nexmark-kafka-") as folder,
-        kafka(Path(folder), partitions=1) as broker,
-    ):
-        send_to_kafka(spark, broker.servers, made)
-
-        def both(query: str) -> tuple[float, float]:
-            ours = time_query(spark, name_server, query)
-            with from_kafka(broker.servers):
-                return ours, time_query(spark, name_server, query)
-
-        both(queries[0])  # warm
-        for query in queries:
-            times[query] = both(query)
-            print(f"{query}: {times[query][0]:.1f} s, with Kafka {times[query][1]:.1f} s")
-    return times
-
-
-def _kafka_table(times: dict[str, tuple[float, float]], count: int) -> Table:
-    table = Table("query", "RocketMQ, s", "Kafka, s", "RocketMQ, events/s", "Kafka, events/s")
-    for query, both in times.items():
-        table.add_row(query, *(f"{each:.1f}" for each in both), *(f"{count / each:,.0f}" for each in both))
-    ours, theirs = (sum(each[at] for each in times.values()) for at in (0, 1))
-    table.add_row("all", f"{ours:.1f}", f"{theirs:.1f}", "", "")
-    return table
 
 
 def _line(result: Result) -> str:

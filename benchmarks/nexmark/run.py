@@ -29,12 +29,13 @@ from pyspark_rocketmq.sql import execute
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.statements import CreateTable
 
-__all__ = ["JOBS", "TOPIC", "Result", "job_text", "public_job", "run_query", "send_events"]
+__all__ = ["JOBS", "TOPIC", "Result", "job_text", "public_job", "run_query", "send_events", "use_blackhole"]
 
 JOBS: Final = Path(__file__).parent / "jobs"
 TOPIC: Final = "nexmark"
 _BATCH: Final = 500
 _WITH: Final = re.compile(r"(PARTITIONED BY \([^)]*\)\s*)?WITH\s*\(.*\)", re.DOTALL)
+_RESULT: Final = re.compile(r"WITH \([^)]*'topic' = 'nexmark_[^)]*\)")
 _PATIENCE_S: Final = 1_200
 _PUBLIC_OPTIONS: Final = {"q4": ", 'keyColumns' = 'id'"}
 """More options of a sink: rows that are taken back need its keys."""
@@ -90,6 +91,11 @@ def job_text(query: str) -> str:
     """Return the text of a job: the tables, and the query."""
     texts = ((JOBS / f"{name}.sql").read_text(encoding="utf-8") for name in ("tables", query))
     return "\n".join(texts)
+
+
+def use_blackhole(text: str) -> str:
+    """Return a job whose results are computed, and written nowhere."""
+    return _RESULT.sub("WITH ('connector' = 'blackhole')", text)
 
 
 def public_job(folder: Path, query: str) -> str:
