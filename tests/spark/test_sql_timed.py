@@ -284,7 +284,7 @@ def test_versions_without_a_watermark_are_refused_before_the_query_starts(job: J
         "INSERT INTO out SELECT o.cur FROM orders AS o JOIN latest FOR SYSTEM_TIME AS OF o.at AS r "
         "ON o.cur = r.cur"
     )
-    with pytest.raises(SqlError, match=r"FOR SYSTEM_TIME AS OF of a stream needs a time with a watermark"):
+    with pytest.raises(SqlError, match=r"FOR SYSTEM_TIME AS OF a stream needs a time with a watermark"):
         job.run()
 
 

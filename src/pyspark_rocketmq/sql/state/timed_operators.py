@@ -44,7 +44,7 @@ def run_over(rows: DataFrame, over: Over) -> DataFrame:
     OptionError
         Their time has no watermark.
     """
-    _require_watermark(rows, "ORDER BY of OVER")
+    _require_watermark(rows, "ORDER BY of OVER of a stream", "the column of WATERMARK FOR, or window_time")
     kept = FlatColumns(
         rows, [name for name in rows.columns if not name.startswith((KEY, ARGUMENT, TIME))], "__f"
     )
@@ -73,7 +73,9 @@ def join_versions(rows: DataFrame, versions: DataFrame, join: Versioned) -> Data
         A time has no watermark.
     """
     for side in (rows, versions):
-        _require_watermark(side, "FOR SYSTEM_TIME AS OF")
+        _require_watermark(
+            side, "FOR SYSTEM_TIME AS OF a stream", "the column of WATERMARK FOR, on both sides"
+        )
     has_key = " AND ".join(f"{name} IS NOT NULL" for name in key_names(join.keys))  # NULL equals nothing
     rows = rows if join.outer else rows.where(has_key)
     versions = versions.where(has_key)
@@ -100,11 +102,9 @@ def join_versions(rows: DataFrame, versions: DataFrame, join: Versioned) -> Data
     return found.select(*left.restored(), *right.restored(F.col(_HAS_VERSION)))
 
 
-def _require_watermark(rows: DataFrame, what: str) -> None:
+def _require_watermark(rows: DataFrame, what: str, times: str) -> None:
     if _MARK not in rows.schema[TIME].metadata:
-        raise OptionError(
-            f"{what} of a stream needs a time with a watermark: the column of WATERMARK FOR, or window_time"
-        )
+        raise OptionError(f"{what} needs a time with a watermark: {times}")
 
 
 def _times() -> list[Column]:
