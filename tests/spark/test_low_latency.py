@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.spark import SqlOffsetStore, transactional_writer
 
 Read = Callable[..., DataFrame]
 
@@ -65,6 +67,26 @@ def test_batches_that_were_not_recorded_come_again_as_one(
         query.stop()
     assert sorted(first[0] + again[1]) == sorted(f"{name} {number}" for number in range(40))
     assert len(first[1]) < len(again[1])
+
+
+def test_a_store_that_needs_every_batch_says_so(
+    mq: DevCluster, spark: SparkSession, topic: TopicFactory, send: Sender, tmp_path: Path
+) -> None:
+    name = topic(queues=1)
+    checkpoint = tmp_path / "checkpoint"
+    with closing(SqlOffsetStore(f"sqlite:///{tmp_path}/store.db", job="copy")) as store:
+        write = transactional_writer(checkpoint=str(checkpoint), store=store, write=lambda *_: None)
+        query = start(mq, spark, name, checkpoint, write)
+
+        def has_failed() -> bool:
+            send(name, 10)
+            return query.awaitTermination(0.5)
+
+        try:
+            with pytest.raises(StreamingQueryException, match="without asyncProgressTrackingEnabled"):
+                eventually(has_failed, what="the end of the query")
+        finally:
+            query.stop()
 
 
 def test_a_topic_is_copied_at_least_once(

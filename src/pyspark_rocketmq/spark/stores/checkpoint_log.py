@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -18,6 +19,8 @@ from pyspark_rocketmq.planning.batch_replay import BatchId
 from pyspark_rocketmq.planning.topics.discovery import plan_ranges
 
 __all__ = ["CheckpointLog"]
+
+_ADVICE: Final = "give the query's own checkpointLocation"
 
 
 class CheckpointLog:
@@ -75,12 +78,13 @@ class CheckpointLog:
 
     def _entry(self, number: int) -> OffsetLogEntry:
         try:
-            return OffsetLogEntry.parse(self._text(f"offsets/{number}"))
+            advice = f"{_ADVICE}, without asyncProgressTrackingEnabled, which records some batches only"
+            return OffsetLogEntry.parse(self._text(f"offsets/{number}", advice))
         except OptionError as error:
             error.facts.update(checkpoint=self._location, batch=number)
             raise
 
-    def _text(self, name: str) -> str:
+    def _text(self, name: str, advice: str = _ADVICE) -> str:
         path = f"{self._location}/{name}"
         try:
             rows = self._spark.read.text(path, wholetext=True).collect()
@@ -89,7 +93,5 @@ class CheckpointLog:
                 raise
             rows = []
         if len(rows) != 1:
-            raise OptionError(
-                "the checkpoint has no such file: give the query's own checkpointLocation", path=path
-            )
+            raise OptionError(f"the checkpoint has no such file: {advice}", path=path)
         return str(rows[0][0])
