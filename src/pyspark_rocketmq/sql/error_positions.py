@@ -17,6 +17,10 @@ from pyspark_rocketmq.sql.statements import Position
 __all__ = ["failures_at", "place_of", "reason_of"]
 
 _BATCH: Final = "SET 'execution.runtime-mode' = 'batch' runs it once"
+_TOP_N: Final = (
+    "a Top-N of a stream with more than one row of each key needs Spark 4.2 or later: use that release, or "
+    f"select the first row, WHERE rank = 1; {_BATCH}"
+)
 _INSTEAD: Final[Mapping[str, str]] = {
     # Spark's line speaks of a missing watermark, also if the table has one that the query does not group by.
     "streaming aggregations without watermark": (
@@ -57,6 +61,8 @@ _INSTEAD: Final[Mapping[str, str]] = {
         "of an aggregation without a window. Group the inner query by a window, or write its result to a "
         f"topic, which another INSERT reads; {_BATCH}"
     ),
+    "`max_by` requires 2 parameters": _TOP_N,
+    "`min_by` requires 2 parameters": _TOP_N,
     "Queries with streaming sources must be executed with writeStream": (
         f"a stream can be read by INSERT INTO … SELECT, and by SELECT in the shell; {_BATCH}"
     ),

@@ -190,7 +190,7 @@ def test_top_n_of_a_stream_is_a_bounded_aggregation(bound):
 
 def test_the_first_row_of_a_key_and_mixed_orders():
     first = TOP.replace("price DESC", "ts ASC")
-    assert "MIN_BY(STRUCT(*), STRUCT(ts), 1)" in made(f"SELECT * FROM ({first}) WHERE n = 1").text
+    assert "ARRAY(MIN_BY(STRUCT(*), STRUCT(ts)))" in made(f"SELECT * FROM ({first}) WHERE n = 1").text
     mixed = TOP.replace("price DESC", "price DESC, ts")
     assert (
         "MAX_BY(STRUCT(*), STRUCT(price, CASE WHEN ts IS NULL"
@@ -201,10 +201,10 @@ def test_the_first_row_of_a_key_and_mixed_orders():
 @pytest.mark.parametrize(
     ("order", "spark"),
     [
-        ("price NULLS FIRST", "MIN_BY(STRUCT(*), STRUCT(price), 1)"),
-        ("price NULLS LAST", "MIN_BY(STRUCT(*), STRUCT(price IS NULL, price), 1)"),
-        ("price DESC NULLS LAST", "MAX_BY(STRUCT(*), STRUCT(price), 1)"),
-        ("price DESC NULLS FIRST, ts DESC", "MAX_BY(STRUCT(*), STRUCT(price IS NULL, price, ts), 1)"),
+        ("price NULLS FIRST", "ARRAY(MIN_BY(STRUCT(*), STRUCT(price)))"),
+        ("price NULLS LAST", "ARRAY(MIN_BY(STRUCT(*), STRUCT(price IS NULL, price)))"),
+        ("price DESC NULLS LAST", "ARRAY(MAX_BY(STRUCT(*), STRUCT(price)))"),
+        ("price DESC NULLS FIRST, ts DESC", "ARRAY(MAX_BY(STRUCT(*), STRUCT(price IS NULL, price, ts)))"),
         ("price DESC, ts NULLS FIRST", "MAX_BY(STRUCT(*), STRUCT(price, CASE WHEN ts IS NULL"),
         ("price DESC, ts NULLS LAST", "MAX_BY(STRUCT(*), STRUCT(price, NOT ts IS NULL, CASE WHEN ts IS NULL"),
     ],

@@ -62,8 +62,12 @@ def top_select(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: Que
     items = [item.copy() for item in inner.expressions if item is not rank]
     row = exp.Anonymous(this="struct", expressions=items)
     call, order = _order(window)
-    arguments = [row, order, exp.Literal.number(limit)]
-    top = exp.select(exp.alias_(exp.Anonymous(this=call, expressions=arguments), RANK))
+    if limit == 1:
+        first = exp.Anonymous(this=call, expressions=[row, order])
+        rows = exp.Anonymous(this="array", expressions=[first])
+    else:  # Spark 4.2
+        rows = exp.Anonymous(this=call, expressions=[row, order, exp.Literal.number(limit)])
+    top = exp.select(exp.alias_(rows, RANK))
     for name in ("from_", "joins", "where", "laterals", "with_"):
         if inner.args.get(name) is not None:
             part = inner.args[name]
