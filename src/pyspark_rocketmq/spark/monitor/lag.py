@@ -164,7 +164,8 @@ def lag(where: SparkSession | str, group: str, topic: str, **options: Any) -> La
             committed = client.committed_offsets(group, queues)
             positions = {queue: max(committed[queue] or 0, begins[queue]) for queue in queues}
             return _now(client, positions, group)
-    found = _find_running(where.streams.active, group, topic)
+    # In Spark 4.3, queries with asyncProgressTrackingEnabled stay in `active` after they have ended.
+    found = _find_running((query for query in where.streams.active if query.isActive), group, topic)
     if found is None:
         raise OptionError(
             "no running query of this session reads the topic for the group and has finished a batch: "

@@ -285,7 +285,8 @@ def test_a_printed_lag_is_a_table():
     assert str(Lag()).splitlines()[-1].split() == ["total", "0", "0.0", "0"]
 
 
-def test_lag_of_a_session_needs_a_running_query():
-    session = SimpleNamespace(streams=SimpleNamespace(active=[SimpleNamespace(lastProgress=None)]))
+@pytest.mark.parametrize("query", [{"isActive": True, "lastProgress": None}, {"isActive": False}])
+def test_lag_of_a_session_needs_a_running_query(query):
+    session = SimpleNamespace(streams=SimpleNamespace(active=[SimpleNamespace(**query)]))
     with pytest.raises(OptionError, match="no running query of this session"):
         lag(session, "g", "orders")  # type: ignore[arg-type]
