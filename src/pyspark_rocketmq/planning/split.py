@@ -21,6 +21,14 @@ SMALL_RANGE: Final = 32_768
 A Python task costs Spark 30 to 50 ms of CPU before it reads; this many messages of 1 KiB take 100 ms.
 """
 
+_MANY: Final = 16
+_MOST_GROWTH: Final = 4
+"""With this number of partitions they become larger, up to four times, before there are more of them.
+
+A few small partitions keep the cores of a small read busy; what hundreds of them cost is no longer covered by
+reading side by side.
+"""
+
 
 def split(
     ranges: Iterable[OffsetRange],
@@ -51,12 +59,13 @@ def split(
     whole = sorted(r for r in ranges if len(r) > 0)
     if partition_per_queue:
         return tuple((r,) for r in whole)
+    enough = max(small_range, min(sum(map(len, whole)) // _MANY, _MOST_GROWTH * small_range))
     counts = _part_counts(whole, min_partitions or 1, max_records_per_partition)
     parts = [part for r, count in zip(whole, counts, strict=True) for part in _cut(r, count)]
-    small = [part for part in parts if len(part) < small_range]
-    partitions: list[tuple[OffsetRange, ...]] = [(part,) for part in parts if len(part) >= small_range]
+    small = [part for part in parts if len(part) < enough]
+    partitions: list[tuple[OffsetRange, ...]] = [(part,) for part in parts if len(part) >= enough]
     partitions += _pack(
-        small, small_range, max_records_per_partition, at_least=(min_partitions or 1) - len(partitions)
+        small, enough, max_records_per_partition, at_least=(min_partitions or 1) - len(partitions)
     )
     return tuple(sorted(partitions))
 

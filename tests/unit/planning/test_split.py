@@ -40,6 +40,25 @@ def test_packing_spreads_evenly_over_as_few_partitions_as_are_filled() -> None:
     assert sorted(sum(map(len, partition)) for partition in found) == [100, 110]
 
 
+@pytest.mark.parametrize(
+    ("queues", "size", "partitions"),
+    [
+        (16, SMALL_RANGE, 16),
+        (64, SMALL_RANGE - 1, 16),  # twice as many messages: the same number of larger partitions
+        (64, SMALL_RANGE, 16),
+        (64, 2 * SMALL_RANGE, 32),
+        (1_000, SMALL_RANGE // 2, 125),
+        (20, 4 * SMALL_RANGE, 20),
+    ],
+)
+def test_many_partitions_become_larger_before_there_are_more(queues: int, size: int, partitions: int) -> None:
+    many = [OffsetRange(MessageQueue("orders", "broker-a", index), 0, size) for index in range(queues)]
+    found = split(many)
+    assert len(found) == partitions
+    assert len(split(many, min_partitions=queues)) == queues
+    assert max(sum(map(len, partition)) for partition in found) <= 4 * SMALL_RANGE
+
+
 def test_one_partition_a_queue_is_strict() -> None:
     found = split(ranges(1, 10 * SMALL_RANGE, 0, 5), partition_per_queue=True)
     assert [[r.queue_id for r in partition] for partition in found] == [[0], [1], [3]]
