@@ -53,7 +53,8 @@ def kafka(folder: Path, *, partitions: int, heap: str = "1g") -> Iterator[Kafka]
     jars = [*resolve(KAFKA), *_scala()]
     command = [str(java.executable), "-cp", class_path(jars)]
     subprocess.run(
-        [*command, "kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", str(settings)],
+        # One id in 64 begins with a minus sign, which alone would be taken for an option.
+        [*command, "kafka.tools.StorageTool", "format", f"--cluster-id={_cluster_id()}", "-c", str(settings)],
         check=True,
         capture_output=True,
         timeout=120,
