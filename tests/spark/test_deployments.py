@@ -26,7 +26,7 @@ from tests.support.standalone import (
     start_master,
     start_worker,
 )
-from tests.support.wait import eventually
+from tests.support.wait import BUSY, eventually
 
 from pyspark_rocketmq.devcluster.system.ports import free_port
 
@@ -50,7 +50,7 @@ def run(command: list[str], folder: Path, **more: str) -> str:
         env=environment(**more),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=TIMEOUT_S * BUSY,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-3_000:]}\n{done.stderr[-6_000:]}"

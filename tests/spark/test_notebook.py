@@ -11,7 +11,7 @@ import pytest
 from examples import live as live_example
 from nbclient import NotebookClient
 from tests.support.clocks import FakeClock
-from tests.support.wait import eventually
+from tests.support.wait import BUSY, eventually
 
 from pyspark_rocketmq.dashboard.history import QueryLogReader
 from pyspark_rocketmq.notebook import live
@@ -76,7 +76,7 @@ def test_the_example_notebook_runs(mq, topic, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["src", os.environ.get("PYTHONPATH", "")]))
     book = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
     book.cells[0].source = f'TOPIC = "{topic(queues=2)}"\n'
-    NotebookClient(book, timeout=150, resources={"metadata": {"path": str(EXAMPLES.parent)}}).execute()
+    NotebookClient(book, timeout=150 * BUSY, resources={"metadata": {"path": str(EXAMPLES.parent)}}).execute()
     shown = [
         output.get("data", {}).get("text/html", "")
         for cell in book.cells

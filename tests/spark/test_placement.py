@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.lean_jvm import COMPILED
+from tests.support.wait import BUSY
 
 from pyspark_rocketmq.model import OutgoingMessage
 from pyspark_rocketmq.testing import MockCluster
@@ -32,7 +33,7 @@ def test_each_queue_is_read_where_its_strategy_says() -> None:
             env={**os.environ, **python, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=200 * BUSY,
             check=False,
         )
     answers = [line[1:] for line in done.stdout.splitlines() if line.startswith("@")]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.lean_jvm import COMPILED
 from tests.support.scratch import scratch_env
+from tests.support.wait import BUSY
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +30,7 @@ def blocks_in_memory(serializer: str, blocks: int, folder: Path) -> int:
         },
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=280 * BUSY,
         check=False,
     )
     answers = [line[1:] for line in done.stdout.splitlines() if line.startswith("|")]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.scratch import scratch_env
+from tests.support.wait import BUSY
 from tests.support.wheel import ROOT
 
 SCRIPT = f"""
@@ -43,7 +44,7 @@ def test_workers_without_the_package(tmp_path: Path, variable: str) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=200 * BUSY,
         check=False,
     )
     assert done.returncode == 0, done.stderr
