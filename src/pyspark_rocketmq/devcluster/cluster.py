@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
-from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, proxy_coordinates, resolve, rocketmq_jars
+from pyspark_rocketmq.devcluster.jars import DEFAULT_VERSION, proxy_coordinates, proxy_jars, rocketmq_jars
 from pyspark_rocketmq.devcluster.java import Java, find_java
 from pyspark_rocketmq.devcluster.layout import JvmOptions, Layout, write_files
 from pyspark_rocketmq.devcluster.registration import READ_WRITE
@@ -110,7 +110,8 @@ class DevCluster:
             )
         if proxies < 0:
             raise OptionError("the number of proxies is negative", proxies=proxies)
-        self._proxy_coordinates = proxy_coordinates(version) if proxies else ()
+        if proxies:
+            proxy_coordinates(version)  # a version without one is an error before anything is downloaded
         self.version = version
         self._shape = (brokers, slaves, name_servers, proxies)
         self._broker_config = dict(broker_config or {})
@@ -215,8 +216,9 @@ class DevCluster:
             raise DevClusterError("this cluster was started already")
         java = self.java
         self._jars = rocketmq_jars(self.version)
-        if self._proxy_coordinates:
-            self._proxy_jars = resolve(self._proxy_coordinates)
+        *_, proxies = self._shape
+        if proxies:
+            self._proxy_jars = proxy_jars(self.version)
         self._owner = os.getpid()
         with ExitStack() as resources:
             self._home = self._make_home(resources)

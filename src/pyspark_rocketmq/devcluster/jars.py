@@ -27,6 +27,7 @@ __all__ = [
     "DEFAULT_VERSION",
     "cache_folder",
     "proxy_coordinates",
+    "proxy_jars",
     "resolve",
     "rocketmq_coordinates",
     "rocketmq_jars",
@@ -72,12 +73,30 @@ def rocketmq_jars(
     DevClusterError
         As `resolve`.
     """
+    return _unpacked_jars("broker", version, environ) or resolve(rocketmq_coordinates(version))
+
+
+def proxy_jars(version: str = DEFAULT_VERSION, environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """Return the jars of RocketMQ's proxy in class path order, from where `rocketmq_jars` has the servers'.
+
+    Raises
+    ------
+    OptionError
+        The version has no proxy.
+    DevClusterError
+        As `resolve`.
+    """
+    coordinates = proxy_coordinates(version)
+    return _unpacked_jars("proxy", version, environ) or resolve(coordinates)
+
+
+def _unpacked_jars(module: str, version: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the jars of the distribution that replaces downloads, if it has this module and version."""
     home = environ.get("ROCKETMQ_HOME")
-    if home and spark_home(environ) is None:
-        jars = tuple(sorted((Path(home) / "lib").glob("*.jar")))
-        if f"rocketmq-broker-{version}.jar" in {jar.name for jar in jars}:
-            return jars
-    return resolve(rocketmq_coordinates(version))
+    if not home or spark_home(environ) is not None:
+        return ()
+    jars = tuple(sorted((Path(home) / "lib").glob("*.jar")))
+    return jars if f"rocketmq-{module}-{version}.jar" in {jar.name for jar in jars} else ()
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -9,7 +9,13 @@ import pytest
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.devcluster import jars
-from pyspark_rocketmq.devcluster.jars import cache_folder, resolve, rocketmq_coordinates, rocketmq_jars
+from pyspark_rocketmq.devcluster.jars import (
+    cache_folder,
+    proxy_jars,
+    resolve,
+    rocketmq_coordinates,
+    rocketmq_jars,
+)
 from pyspark_rocketmq.devcluster.repositories import Repositories
 from pyspark_rocketmq.devcluster.system.locking import file_lock
 from pyspark_rocketmq.errors import DevClusterError, OptionError
@@ -164,9 +170,13 @@ def test_without_pyspark_an_unpacked_rocketmq_of_the_version_is_used(
     assert not asked
     assert rocketmq_jars("5.3.0", environ) == ()
     assert rocketmq_jars("5.4.0", {}) == ()
+    assert proxy_jars("5.4.0", environ) == ()
+    assert asked.pop() == ("org.apache.rocketmq:rocketmq-proxy:5.4.0",)
+    (tmp_path / "lib" / "rocketmq-proxy-5.4.0.jar").touch()
+    assert len(proxy_jars("5.4.0", environ)) == 3
     monkeypatch.setattr(jars, "spark_home", lambda _environ: tmp_path)
-    assert rocketmq_jars("5.4.0", environ) == ()
-    assert len(asked) == 3
+    assert rocketmq_jars("5.4.0", environ) == proxy_jars("5.4.0", environ) == ()
+    assert len(asked) == 4
 
 
 def test_a_machine_that_can_download_nothing_is_told_what_to_install(

@@ -122,15 +122,18 @@ def fetch(
     json: AsJson = False,
 ) -> None:
     """Download RocketMQ's jars, so that later starts need no network."""
-    from pyspark_rocketmq.devcluster.jars import proxy_coordinates, resolve, rocketmq_jars
+    from pyspark_rocketmq.devcluster.jars import proxy_coordinates, proxy_jars, rocketmq_jars
 
-    releases = {each: proxy_coordinates(each) if proxy else () for each in version or [ROCKETMQ_VERSION]}
+    releases = dict.fromkeys(version or [ROCKETMQ_VERSION])
+    if proxy:
+        for release in releases:
+            proxy_coordinates(release)  # a release without one is an error before anything is downloaded
     fetched = []
-    for release, additional in releases.items():
+    for release in releases:
         start_s = time.monotonic()
         jars = rocketmq_jars(release)
-        if additional:
-            jars = tuple(dict.fromkeys((*jars, *resolve(additional))))
+        if proxy:
+            jars = tuple(dict.fromkeys((*jars, *proxy_jars(release))))
         seconds = time.monotonic() - start_s
         size = sum(jar.stat().st_size for jar in jars)
         fetched.append({"version": release, "jars": len(jars), "bytes": size, "folder": str(jars[0].parent)})
