@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.support.patient import patient_producer
+from tests.support.cli import CommandLine
+from tests.support.patient import PATIENCE_MS, patient_producer
 from tests.support.topics import fill
 from tests.support.wait import eventually
 
@@ -30,6 +31,8 @@ from pyspark_rocketmq.errors import (
 from pyspark_rocketmq.model import MessageSelector, OffsetRange
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import GetRouteInfoRequest
+from pyspark_rocketmq.tools.doctor import examine
+from pyspark_rocketmq.tools.findings import Verdict
 
 pytestmark = pytest.mark.needs("cluster")
 
@@ -97,6 +100,44 @@ def test_what_a_proxy_does_not_serve(client: Client, proxied_topic: str) -> None
         with pytest.raises(UnsupportedRequestError, match="set the name servers' address") as caught:
             use()
         assert caught.value.facts["code"] == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def test_the_command_line_at_a_proxy(
+    proxied: DevCluster,
+    client: Client,
+    proxied_topic: str,
+    group: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends = fill(client, proxied_topic, [OutgoingMessage(proxied_topic, b"x")] * 200)
+    cli = CommandLine(capsys, monkeypatch, proxied.proxy)
+    done = cli("offsets", "reset", group, proxied_topic, "--to", "latest", "--yes", "--json")
+    assert (done.json()["consumersOnline"], done.json()["applied"]) == (None, True), done
+
+    def is_committed() -> bool:
+        return client.committed_offsets(group, ends) == ends
+
+    eventually(is_committed, 30, what="the group's offsets")
+    assert cli("lag", group, "--topic", proxied_topic, "--json").json()["lag"] == 0
+    exported = cli("offsets", "export", group, "--topic", proxied_topic).json()[proxied_topic]
+    assert sum(offset for queues in exported.values() for offset in queues.values()) == 200
+    assert len(cli("peek", proxied_topic, "--count", "3", "--json").json()) == 3
+    monkeypatch.setattr("pyspark_rocketmq.tools.doctor._TIMEOUT_MS", PATIENCE_MS)
+    proxy, *findings = examine(client.options, topic=proxied_topic, group=group)
+    assert (proxy.verdict, proxy.subject) == (Verdict.POOR, f"proxy {proxied.proxy}")
+    assert [(each.verdict, each.seen) for each in findings] == [
+        (Verdict.GOOD, "4 queues, 200 messages"),
+        (Verdict.GOOD, f"0 messages behind on {proxied_topic}"),
+    ]
+
+
+def test_the_doctor_knows_a_proxy_without_a_topic(
+    proxied: DevCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_rocketmq.tools.doctor._TIMEOUT_MS", PATIENCE_MS)
+    (finding,) = examine(client.options)
+    assert (finding.verdict, finding.subject) == (Verdict.POOR, f"proxy {proxied.proxy}")
 
 
 def test_a_topic_takes_messages_of_its_type(client: Client, proxied: DevCluster, proxied_topic: str) -> None:

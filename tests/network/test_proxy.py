@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.cli import CommandLine
 from tests.support.mock_proxy import MockProxy
 from tests.support.topics import fill
 from tests.support.transactional_job import TransactionalJob
@@ -41,6 +42,7 @@ from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.testing import MockCluster
 from pyspark_rocketmq.tools.doctor import examine
+from pyspark_rocketmq.tools.findings import Verdict
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -63,6 +65,11 @@ def proxy(mq: MockCluster) -> Iterator[MockProxy]:
 @pytest.fixture
 def name_server(proxy: MockProxy) -> str:
     return proxy.addr
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name_server: str) -> CommandLine:
+    return CommandLine(capsys, monkeypatch, name_server)
 
 
 def fill_orders(client: Client) -> dict[MessageQueue, int]:
@@ -248,11 +255,67 @@ def test_a_push_consumer_needs_the_name_servers(proxy: MockProxy) -> None:
             consumer.start(lambda _: None)
 
 
-def test_the_doctor_knows_a_proxy(proxy: MockProxy) -> None:
+def test_the_doctor_knows_a_proxy(proxy: MockProxy, client: Client) -> None:
     options = parse_options(ClientOptions, {"nameServer": proxy.addr}, environ={})
-    (finding,) = [each for each in examine(options) if each.subject.startswith("name server")]
-    assert "set the name servers' address" in finding.seen
-    assert "what a proxy serves" in finding.advice
+    (finding,) = examine(options)
+    assert (finding.verdict, finding.subject) == (Verdict.POOR, f"proxy {proxy.addr}")
+    assert "the name servers' address" in finding.advice
+    (_, finding) = examine(options, group="billing")
+    assert finding.advice == "name a topic with --topic"
+    ends = fill_orders(client)
+    client.commit_offsets("billing", dict.fromkeys(ends, 200))
+    (_, *findings) = examine(options, topic="orders", group="billing")
+    assert [(each.verdict, each.seen) for each in findings] == [
+        (Verdict.GOOD, "2 queues, 500 messages"),
+        (Verdict.GOOD, "100 messages behind on orders"),
+    ]
+    (_, *findings) = examine(options, topic="order", group="billing")
+    assert [each.verdict for each in findings] == [Verdict.BAD, Verdict.BAD]
+
+
+def test_the_doctor_takes_no_broker_for_a_proxy(mq: MockCluster) -> None:
+    with Client(mq.name_server) as direct:
+        address = direct.broker_address("broker-a", topic="orders")
+    options = parse_options(ClientOptions, {"nameServer": address}, environ={})
+    (finding,) = examine(options, topic="orders")
+    assert (finding.verdict, finding.subject) == (Verdict.BAD, f"name server {address}")
+    assert "port of the name server" in finding.advice
+
+
+def test_the_offsets_of_a_group_in_named_topics(client: Client, cli: CommandLine) -> None:
+    ends = fill_orders(client)
+    client.commit_offsets("billing", dict.fromkeys(ends, 200))
+    done = cli("lag", "billing", "--topic", "orders", "--json")
+    assert (done.code, done.json()["lag"], done.json()["away"]) == (0, 100, []), done
+    for words in (("lag", "billing", "--topic", "orders"), ("offsets", "show", "billing", "-t", "orders")):
+        done = cli(*words)
+        assert (done.code, done.err) == (0, ""), done
+    exported = cli("offsets", "export", "billing", "--topic", "orders")
+    assert set(exported.json()["orders"]["broker-a"].values()) == {200}
+    done = cli("offsets", "reset", "billing", "orders", "--to", "earliest", "--yes")
+    assert done.code == 0
+    assert "A proxy does not show whether consumers of the group are online" in done.out
+    assert set(client.committed_offsets("billing", ends).values()) == {0}
+    done = cli("offsets", "import", "billing", "--file", "-", "--yes", "--json", given=exported.out)
+    assert (done.json()["consumersOnline"], done.json()["applied"]) == (None, True)
+    assert set(client.committed_offsets("billing", ends).values()) == {200}
+    for command in ("lag", "offsets show", "offsets export"):
+        done = cli(*command.split(), "billing")
+        assert done.code == 1
+        assert "set the name servers' address, or name the topics" in done.err
+
+
+def test_messages_are_moved_by_the_command_line(client: Client, cli: CommandLine, tmp_path: Path) -> None:
+    assert cli("produce", "orders", given="one\ntwo\n").code == 0
+    assert sorted(cli("consume", "orders").out.split()) == ["one", "two"]
+    file = tmp_path / "orders.jsonl"
+    file.write_text(cli("export", "orders").out)
+    assert cli("import", "orders", "--file", str(file), "--yes").code == 0
+    assert len(cli("peek", "orders", "--json").json()) == 4
+    for way in ("--key", "--id"):
+        done = cli("peek", "orders", way, "7F00000100002A9F0000000000000000")
+        assert done.code == 1
+        assert "a proxy" in done.err, done
 
 
 def test_a_name_server_that_knows_a_slave_only_does_not_hide_that_a_master_is_behind_a_proxy() -> None:

@@ -11,8 +11,15 @@ from typing import Final, TypeVar
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.client.groups.group_lag import count_messages, group_lag, group_topics, without
+from pyspark_rocketmq.client.groups.group_lag import (
+    GroupPosition,
+    count_messages,
+    group_lag,
+    group_topics,
+    without,
+)
 from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.pull_lanes import is_of_proxy
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerError,
@@ -28,7 +35,7 @@ from pyspark_rocketmq.model import MASTER_ID, Permission
 from pyspark_rocketmq.model.names import suggest_names
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.remoting.body import decode_runtime_info
-from pyspark_rocketmq.remoting.header import GetBrokerRuntimeInfoRequest
+from pyspark_rocketmq.remoting.header import GetBrokerRuntimeInfoRequest, GetRouteInfoRequest
 from pyspark_rocketmq.tools.findings import Finding, bad, good, poor
 
 __all__ = ["examine"]
@@ -42,6 +49,9 @@ _TIMEOUT_MS: Final = 2_000
 _STARTING_S: Final = 0.2
 _MAX_SKEW_MS: Final = 5_000
 _DISK_FULL: Final = 0.9
+_ANY_TOPIC: Final = "TBW102"
+_PROXY: Final = "proxy"
+_SERVED: Final = "what a proxy serves is in docs/addresses.md; the name servers' address shows more"
 _THREADS: Final = 16
 
 
@@ -63,6 +73,8 @@ def examine(
     findings = [finding for finding, _ in seen]
     infos = [info for _, info in seen if info is not None]
     if not infos:
+        if any(finding.subject.startswith(_PROXY) for finding in findings):
+            findings += _through_proxy(hasty, topic, group, clock)
         return findings
     findings += _same_brokers(options.name_servers, [info for _, info in seen])
     brokers = {
@@ -95,9 +107,13 @@ def _name_server(options: ClientOptions, addr: str, clock: Clock) -> tuple[Findi
     try:
         with Client(alone, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
             info = Admin(client).cluster_info()
+            return good(subject, f"knows {len(info.brokers)} brokers in {len(info.clusters)} clusters"), info
     except UnsupportedRequestError as error:
-        advice = "what a proxy serves is in docs/addresses.md; read a topic with `pyspark-rocketmq peek`"
-        return bad(subject, str(error), advice), None
+        if _is_proxy(alone, addr, clock):
+            return poor(
+                f"{_PROXY} {addr}", "it does not list brokers, so they are not checked", _SERVED
+            ), None
+        return bad(subject, str(error), "use the port of the name server, or a proxy's remoting port"), None
     except RocketMQError as error:
         tls = (
             "; TLS is on: is it on there too (tls=true)?"
@@ -106,7 +122,35 @@ def _name_server(options: ClientOptions, addr: str, clock: Clock) -> tuple[Findi
         )
         advice = "check host, port (9876 by default) and firewall, and that it is a name server" + tls
         return bad(subject, str(error), advice), None
-    return good(subject, f"knows {len(info.brokers)} brokers in {len(info.clusters)} clusters"), info
+
+
+def _is_proxy(options: ClientOptions, addr: str, clock: Clock) -> bool:
+    """Whether a server that lists no brokers is a proxy: a broker does not know routes either."""
+    try:
+        with Client(options, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
+            request = GetRouteInfoRequest(topic=_ANY_TOPIC)
+            return is_of_proxy(client.connection(addr).call(request, deadline=client.deadline(_TIMEOUT_MS)))
+    except RocketMQError:
+        return False
+
+
+def _through_proxy(
+    options: ClientOptions, topic: str | None, group: str | None, clock: Clock
+) -> list[Finding]:
+    """Check what a proxy shows of a topic and of a group."""
+    with Client(options, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
+        findings = [] if topic is None else _topic(client, topic)
+        if group is None:
+            return findings
+        subject = f"group {group}"
+        if topic is None:
+            advice = "name a topic with --topic"
+            return [poor(subject, "a proxy does not list the topics of a group", advice)]
+        try:
+            lags = group_lag(client, group, (topic,))
+        except RocketMQError as error:
+            return [*findings, _failed(subject, error, options)]
+    return [*findings, *_position(subject, lags, f"on {topic}")]
 
 
 def _same_brokers(name_servers: Sequence[str], infos: Sequence[ClusterInfo | None]) -> list[Finding]:
@@ -217,15 +261,19 @@ def _topic(client: Client, topic: str) -> list[Finding]:
     except TopicNotFoundError as error:
         problem, _, guess = error.message.partition("; ")
         return [bad(subject, problem, guess or "create it: pyspark-rocketmq topic create " + topic)]
-    except AuthenticationError as error:
-        return [bad(subject, str(error), _access_advice(client.options))]
     except RocketMQError as error:
-        return [bad(subject, str(error), "its brokers must be reachable: see above")]
+        return [_failed(subject, error, client.options)]
     seen = f"{len(queues)} queues, {sum(counts.values()):,} messages{without(away)}"
     findings = [good(subject, seen)]
     if not any(Permission.WRITE in data.perm for data in route.queues):
         findings.append(poor(subject, "it may not be written", "give it write permission (perm 6)"))
     return findings
+
+
+def _failed(subject: str, error: RocketMQError, options: ClientOptions) -> Finding:
+    if isinstance(error, AuthenticationError):
+        return bad(subject, str(error), _access_advice(options))
+    return bad(subject, str(error), "its brokers must be reachable: see above")
 
 
 def _group(client: Client, group: str, topic: str | None) -> list[Finding]:
@@ -247,13 +295,13 @@ def _group(client: Client, group: str, topic: str | None) -> list[Finding]:
         online = sum(len(seen.clients) for seen in connected.result().values())
         topics = (topic,) if topic is not None else read.result()
         lags = group_lag(client, group, topics, on_away=on_away)
-    except AuthenticationError as error:
-        return [bad(subject, str(error), _access_advice(client.options))]
     except RocketMQError as error:
-        return [bad(subject, str(error), "its brokers must be reachable: see above")]
-    behind = sum(row.lag for row in lags)
-    seen = f"{behind:,} messages behind on {len(topics)} topics, {online} consumers online{without(away)}"
-    findings = [good(subject, seen)]
+        return [_failed(subject, error, client.options)]
+    return _position(subject, lags, f"on {len(topics)} topics, {online} consumers online{without(away)}")
+
+
+def _position(subject: str, lags: Sequence[GroupPosition], where: str) -> list[Finding]:
+    findings = [good(subject, f"{sum(row.lag for row in lags):,} messages behind {where}")]
     expired = [row for row in lags if row.committed is not None and row.committed < row.min_offset]
     if expired:
         lost = sum(row.min_offset - (row.committed or 0) for row in expired)

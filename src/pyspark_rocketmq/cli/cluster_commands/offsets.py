@@ -33,7 +33,7 @@ from pyspark_rocketmq.cli.printing import (
     timestamp,
     warn_of,
 )
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError, RocketMQError, UnsupportedRequestError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
@@ -311,8 +311,12 @@ def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, y
     from pyspark_rocketmq.client.admin import Admin
 
     now = client.committed_offsets(group, wanted)
-    online = sum(len(seen.clients) for seen in Admin(client).consumer_connections(group).values())
-    idle = not online and all(offset is None for offset in now.values())
+    online: int | None
+    try:
+        online = sum(len(seen.clients) for seen in Admin(client).consumer_connections(group).values())
+    except UnsupportedRequestError:  # a proxy, which lists no members and no groups
+        online = None
+    idle = online == 0 and all(offset is None for offset in now.values())
     stranger = unknown_group(client, group) if idle else None
     if stranger and not json:
         console().print(f"[yellow]{escape(stranger)}[/yellow]")
@@ -325,7 +329,12 @@ def _commit(client: Client, group: str, wanted: Mapping[MessageQueue, int], *, y
         told = {"group": group, "groupExists": stranger is None, "applied": yes}
         print_json({**told, "consumersOnline": online, "offsets": changes})
         return
-    if online:
+    if online is None:
+        console().print(
+            "[yellow]A proxy does not show whether consumers of the group are online: they would commit "
+            "their own offsets over these.[/yellow]"
+        )
+    elif online:
         console().print(
             f"[yellow]{online} consumers of the group are online: they will commit their own offsets over "
             "these. Stop them first.[/yellow]"

@@ -13,7 +13,7 @@ from pyspark_rocketmq.client.broker_calls import OnAway, calls_at_once, glance_d
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.retry import ONCE_MORE
 from pyspark_rocketmq.client.whole_routes import look_up
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import RocketMQError, UnsupportedRequestError
 from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, OffsetRange
 from pyspark_rocketmq.model.names import RETRY_PREFIX
@@ -46,7 +46,7 @@ class GroupPosition:
     committed : int or None
         The next offset that the group will read; None if it never committed.
     consumed_timestamp : int
-        Store time (ms) of the last consumed message, 0 if the broker does not know it.
+        Store time (ms) of the last consumed message, 0 if the broker does not know it, or a proxy answers.
     """
 
     queue: MessageQueue
@@ -70,8 +70,17 @@ def group_topics(client: Client, group: str, *, on_away: OnAway | None = None) -
     """Return the topics for which the group has committed offsets, without its retry topic.
 
     Parameters and errors as of `group_lag`.
+
+    Raises
+    ------
+    UnsupportedRequestError
+        A proxy answers, which does not list a group's topics.
     """
-    topics = {queue.topic for queue in Admin(client).consume_stats(group, on_away=on_away)}
+    try:
+        stats = Admin(client).consume_stats(group, on_away=on_away)
+    except UnsupportedRequestError as error:
+        raise UnsupportedRequestError(f"{error.message}, or name the topics", **error.facts) from error
+    topics = {queue.topic for queue in stats}
     return tuple(sorted(topic for topic in topics if not topic.startswith(RETRY_PREFIX)))
 
 
@@ -123,7 +132,12 @@ def group_lag(
 def _stats(
     client: Client, group: str, topics: Iterable[str], on_away: OnAway | None, *, without: Collection[str]
 ) -> dict[MessageQueue, ConsumerOffset]:
-    """Return the group's progress in topics; with ``on_away``, without retries and these brokers."""
+    """Return the group's progress in topics; with ``on_away``, without retries and these brokers.
+
+    Nothing if a proxy answers, which does not serve this request.
+    """
+    if any(data.behind_proxy for topic in topics for data in client.route(topic).brokers):
+        return {}
     if on_away is None:
         admin = Admin(client)
         return {q: seen for topic in topics for q, seen in admin.consume_stats(group, topic).items()}
