@@ -6,14 +6,12 @@ here would disable every other Python data source of the session too.
 
 from __future__ import annotations
 
-import re
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
-from pyspark_rocketmq._missing_pyspark import MINIMUM_PYSPARK, MINIMUM_TEXT, explain_missing_pyspark
-from pyspark_rocketmq.errors import PySparkRequiredError, RocketMQError
+from pyspark_rocketmq._missing_pyspark import explain_missing_pyspark, explain_old_pyspark
+from pyspark_rocketmq.errors import RocketMQError
 
 __all__ = ["data_source", "require_pyspark"]
 
@@ -45,15 +43,11 @@ def require_pyspark() -> None:
         The sentence for the user.
     """
     try:
-        import pyspark  # noqa: PLC0415
+        old = explain_old_pyspark()
     except ModuleNotFoundError as error:
         raise explain_missing_pyspark(error) or error from None
-    numbers = tuple(int(digits) for digits in re.findall(r"\d+", pyspark.__version__)[:2])
-    if numbers < MINIMUM_PYSPARK:
-        raise PySparkRequiredError(
-            f"pyspark-rocketmq needs PySpark {MINIMUM_TEXT} or newer, but this is {pyspark.__version__}: "
-            f"install a newer one with `pip install -U 'pyspark>={MINIMUM_TEXT},<5'`"
-        )
+    if old is not None:
+        raise old
 
 
 def _stand_in(format_name: str, error: Exception) -> type[Any]:
@@ -61,9 +55,10 @@ def _stand_in(format_name: str, error: Exception) -> type[Any]:
 
     Spark pickles it by value, so it closes over plain text only.
     """
-    if find_spec("pyspark") is None:
-        raise error  # it is not Spark that asks
-    from pyspark.sql.datasource import DataSource  # noqa: PLC0415
+    try:
+        from pyspark.sql.datasource import DataSource  # noqa: PLC0415
+    except ModuleNotFoundError:  # no PySpark, or one before 4.0: it is not Spark that asks
+        raise error from None
 
     reason = (
         str(error)

@@ -59,21 +59,42 @@ def test_the_command_line_works_without_pyspark(core: Installation, mq: MockClus
         assert done.returncode == 0 or words == ("doctor",), (words, done)
 
 
-@pytest.mark.parametrize(
+NEEDS_SPARK = pytest.mark.parametrize(
     "code",
     [
         "import pyspark_rocketmq.spark",
         "from pyspark_rocketmq import DefaultSource",
         "from pyspark_rocketmq import RocketMQUtils",
         "from pyspark_rocketmq import lag",
+        "import pyspark_rocketmq.dstream",
+        "import pyspark_rocketmq.notebook",
+        "from pyspark_rocketmq.sql import execute",
+        "from pyspark_rocketmq.streams import StreamBuilder",
     ],
 )
+
+
+@NEEDS_SPARK
 def test_what_needs_spark_is_one_sentence(core: Installation, tmp_path: Path, code: str) -> None:
     program = f"try:\n    {code}\nexcept ImportError as error:\n    print(type(error).__name__, error)"
     done = core.run("python", "-c", program, cwd=tmp_path, timeout_s=300)
     assert done.stderr == ""
     assert done.stdout.startswith("PySparkRequiredError this part of pyspark-rocketmq needs PySpark 4.")
     assert "pip install 'pyspark-rocketmq[spark]'" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+@NEEDS_SPARK
+def test_a_pyspark_that_is_too_old_is_one_sentence(core: Installation, tmp_path: Path, code: str) -> None:
+    """As PySpark 3.5, it has no data sources in Python."""
+    for package in ("pyspark", "pyspark/sql", "py4j"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text('__version__ = "3.5.9"\n')
+    program = f"try:\n    {code}\nexcept ImportError as error:\n    print(type(error).__name__, error)"
+    done = core.run("python", "-c", program, cwd=tmp_path, timeout_s=300, PYTHONPATH=str(tmp_path))
+    assert done.stderr == ""
+    needed = "PySparkRequiredError pyspark-rocketmq needs PySpark 4.0 or newer, but this is 3.5.9: "
+    assert done.stdout.startswith(needed), done
     assert done.stdout.count("\n") == 1
 
 

@@ -1,5 +1,8 @@
 """RDDs and DStreams of RocketMQ for PySpark, with rocketmq-spark's API. Classic Spark only."""
 
+import pyspark_rocketmq.spark  # noqa: F401 - one sentence, if PySpark is missing or too old
+
+# isort: split
 from pyspark_rocketmq.dstream.api import RocketMQUtils
 from pyspark_rocketmq.dstream.compat import RocketMQConfig, RocketMqUtils, explain_missing_ranges
 from pyspark_rocketmq.dstream.direct.stream import RocketMQDStream

@@ -5,6 +5,9 @@ Needs the extra ``notebook``. Everything also works in a plain terminal.
 
 from __future__ import annotations
 
+import pyspark_rocketmq.spark  # noqa: F401 - one sentence, if PySpark is missing or too old
+
+# isort: split
 from pyspark_rocketmq.notebook.live import live
 from pyspark_rocketmq.notebook.plots import plot_lag, plot_rates
 from pyspark_rocketmq.notebook.tables import Shown, lag, offsets, topics

@@ -13,6 +13,9 @@ Examples
 ...     .toDataStream().toPrint(1).start())
 """
 
+import pyspark_rocketmq.spark  # noqa: F401 - one sentence, if PySpark is missing or too old
+
+# isort: split
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from pyspark_rocketmq.errors import PlanError
