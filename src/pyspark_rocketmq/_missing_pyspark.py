@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
@@ -37,12 +38,11 @@ def explain_missing_pyspark(error: ModuleNotFoundError) -> PySparkRequiredError 
 
 def explain_old_pyspark() -> PySparkRequiredError | None:
     """Return the sentence for a PySpark that is too old, or None for another one."""
-    import pyspark  # noqa: PLC0415
-
-    numbers = tuple(int(digits) for digits in re.findall(r"\d+", pyspark.__version__)[:2])
+    version = import_module("pyspark").__version__
+    numbers = tuple(int(digits) for digits in re.findall(r"\d+", version)[:2])
     if numbers >= MINIMUM_PYSPARK:
         return None
     return PySparkRequiredError(
-        f"pyspark-rocketmq needs PySpark {MINIMUM_TEXT} or newer, but this is {pyspark.__version__}: "
+        f"pyspark-rocketmq needs PySpark {MINIMUM_TEXT} or newer, but this is {version}: "
         f"install a newer one with `pip install -U 'pyspark>={MINIMUM_TEXT},<5'`"
     )
