@@ -5,8 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.ready-for-development
-# Spark's JVM starts in half the time with its classes in an archive.
+# Spark's JVM starts in half the time with its classes in an archive, see docs/performance.md.
 ARCHIVE := $(VENV)/spark-classes.jsa
+ARCHIVED = SPARK_SUBMIT_OPTS="-XX:SharedArchiveFile=$(CURDIR)/$(ARCHIVE) -Xlog:disable -Xlog:all=error:stderr"
 # Everything random in tests follows from it. `make test-all` selects one, and prints it.
 SEED   ?= 1
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
@@ -45,12 +46,15 @@ help:  ## Show this list
 .PHONY: setup
 setup: $(DEV) $(ARCHIVE)  ## Create .venv with everything for development, and fetch RocketMQ's jars
 
-# The package's own dependencies, and the RocketMQ of the demo.
+# The package's own dependencies, PySpark compiled for its workers (see docs/performance.md), and the RocketMQ of the demo.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, $(PYTHON) is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark]'
+	@cd $(VENV)/lib/python*/site-packages/pyspark/python/lib && { test -d pyspark.zip || { \
+	  mv pyspark.zip sources.zip && $(PYTHON) -m zipfile -e sources.zip pyspark.zip; }; }
+	@$(BIN)/python -m compileall -q -x '/tests/' $(VENV)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
 	@$(BIN)/pyspark-rocketmq cluster fetch
 	@touch $@
 
@@ -59,13 +63,13 @@ $(DEV): $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-$(ARCHIVE): $(DEV) tests/support/lean_jvm.py
+$(ARCHIVE): $(READY) tests/support/lean_jvm.py
 	@echo "archiving the classes of Spark"
 	@$(BIN)/python -m tests.support.lean_jvm 2>$@.log || { cat $@.log; echo "no archive: Spark starts slower"; }
 
 .PHONY: demo
-demo: $(READY)  ## Start a real RocketMQ, stream orders through Spark, show and check the result
-	@$(BIN)/pyspark-rocketmq demo
+demo: $(READY) $(ARCHIVE)  ## Start a real RocketMQ, stream orders through Spark, show and check the result
+	@$(ARCHIVED) $(BIN)/pyspark-rocketmq demo
 
 # `make test` excludes these tests.
 QUICK := -m "not large"
