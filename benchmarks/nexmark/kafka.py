@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
+import matplotlib as mpl
 from confluent_kafka import Producer as KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
@@ -35,6 +36,9 @@ from benchmarks.workers.spark import session
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.sql import execute, tables
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
 
 QUEUES: Final = 4
 _BATCH: Final = 500
@@ -78,22 +82,23 @@ def main() -> None:
         spark = session({**settings, **spark_settings()})
         stack.callback(spark.stop)
         load = kafka_loader(log.servers, args.batch)
-        for query in args.queries.split(","):
-            text = _text(query, cluster.name_server, args.batch)
-            unmeasured = 1 if runs else _WARM_UP
-            for turn in range(unmeasured + args.rounds):
-                for source in ("rocketmq", "kafka"):
-                    with ExitStack() as patched:
-                        if source == "kafka":
-                            patched.enter_context(mock.patch.object(tables.Table, "_load", load))
-                        run = measure(spark, query, source, text, brokers)
-                    if turn >= unmeasured:
-                        runs.append(run)
-            console.print(_line(query, runs, args.events))
-    console.print(report(runs, args.events))
-    args.results.mkdir(parents=True, exist_ok=True)
-    found = {"facts": machine_facts(), "events": args.events, "runs": [asdict(run) for run in runs]}
-    (args.results / "nexmark.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+        try:
+            for query in args.queries.split(","):
+                text = _text(query, cluster.name_server, args.batch)
+                unmeasured = 1 if runs else _WARM_UP
+                for turn in range(unmeasured + args.rounds):
+                    for source in ("rocketmq", "kafka"):
+                        with ExitStack() as patched:
+                            if source == "kafka":
+                                patched.enter_context(mock.patch.object(tables.Table, "_load", load))
+                            run = measure(spark, query, source, text, brokers)
+                        if turn >= unmeasured:
+                            runs.append(run)
+                console.print(_line(query, runs, args.events))
+        finally:
+            if runs:
+                console.print(report(runs, args.events))
+                save(args.results, runs, args.events)
 
 
 def fill(client: Client, bodies: Sequence[bytes]) -> None:
@@ -194,6 +199,31 @@ def report(runs: Sequence[Run], count: int) -> Table:
     means = [statistics.geometric_mean(each) for each in (speeds, costs)]
     table.add_row("geometric mean", "", "", f"{means[0]:.2f}x", "", "", f"{means[1]:.2f}x")
     return table
+
+
+def save(folder: Path, runs: Sequence[Run], count: int) -> None:
+    """Write the runs as JSON, and a plot of the ratios."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {"facts": machine_facts(), "events": count, "runs": [asdict(run) for run in runs]}
+    (folder / "nexmark.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+    queries = list(dict.fromkeys(run.query for run in runs))
+    figure, axes = plt.subplots(figsize=(9, 3.2))
+    for offset, name, label, colour in (
+        (-0.2, "seconds", "events per second", "#4c78a8"),
+        (0.2, "cpu_s", "events per CPU second", "#f58518"),
+    ):
+        ratios = [
+            _median(runs, query, "kafka", name) / _median(runs, query, "rocketmq", name) for query in queries
+        ]
+        places = [place + offset for place in range(len(queries))]
+        axes.bar(places, ratios, width=0.4, color=colour, label=label)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.set_xticks(range(len(queries)), queries)
+    axes.set_ylabel("RocketMQ / Kafka")
+    axes.legend(loc="lower right")
+    figure.tight_layout()
+    figure.savefig(folder / "nexmark.svg")
+    plt.close(figure)
 
 
 if __name__ == "__main__":
