@@ -103,6 +103,16 @@ def test_times_and_sizes_are_those_of_the_messages(mq: MockBroker, client: Clien
     assert message_sizes(client, {Q0: 20}, group="g", selector=MessageSelector()) == {}
 
 
+def test_the_times_of_a_message_after_a_long_gap_are_found(mq: MockBroker, client: Client):
+    """Else a stream would read other queues past it, and say that nothing older is unread."""
+    mq.gap(Q0, 5_000)  # a broker passes 800 offsets in a pull
+    mq.send(OutgoingMessage("orders", b"after the gap"), Q0)
+    after = mq.messages("orders", Q0)[-1]
+    assert after.queue_offset == 5_020
+    times = message_times(client, {Q0: 20}, group="g")
+    assert times[Q0].store_timestamp == after.store_timestamp
+
+
 @pytest.mark.parametrize("given", ["earliest", '{"orders": -2}'])
 def test_a_broker_that_was_down_at_the_start_is_read_from_where_the_query_started_not_from_later_options(
     given: str,

@@ -42,12 +42,12 @@ def message_times(
 ) -> dict[MessageQueue, MessageTimes]:
     """Return the times of the messages at these offsets, requested from all queues in parallel.
 
-    If an offset has expired, the times are those of the queue's first message. A queue without a message is
-    omitted. Raises as the client does.
+    Of an offset that has expired or that has no message, the times are those of the next message. A queue
+    without one is omitted. Raises as the client does.
     """
     todo = dict(offsets)
     times: dict[MessageQueue, MessageTimes] = {}
-    for _ in range(2):  # the second round goes to where the expired ones begin now
+    while todo:  # an answer passes some hundred offsets without a message, and there may be thousands
         found = client.ask({queue: _look(queue, offset, group) for queue, offset in todo.items()})
         times |= {
             queue: MessageTimes(seen.born_timestamp, seen.store_timestamp)
