@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -32,12 +33,11 @@ from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
 __all__ = [
     "Ends",
+    "HiddenQueues",
     "PlanningClient",
     "check_filter",
-    "check_hidden",
     "fetch_available_ends",
     "fetch_running_ends",
-    "find_hidden",
     "find_late_begins",
     "find_moved_back",
     "find_shortened",
@@ -47,6 +47,8 @@ __all__ = [
 ]
 
 _LOG: Final = logging.getLogger(__name__)
+
+_HIDDEN_CHECK_S: Final = 30.0
 
 
 def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
@@ -309,31 +311,44 @@ def find_moved_back(
     return begins
 
 
-def find_hidden(known: Iterable[MessageQueue], seen: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
-    """Return known queues that are missing although their broker has the topic: it has fewer queues now."""
-    there = set(seen)
-    places = {(queue.topic, queue.broker_name) for queue in there}
-    return frozenset(q for q in known if q not in there and (q.topic, q.broker_name) in places)
+class HiddenQueues:
+    """Looks at known queues that are missing although their broker has the topic: it has fewer queues now.
 
-
-def check_hidden(
-    client: PlanningClient,
-    known: Mapping[MessageQueue, int],
-    queues: Iterable[MessageQueue],
-    *,
-    fail_on_data_loss: bool,
-) -> None:
-    """Report queues of `find_hidden` that were not read to their ends.
-
-    Raises
-    ------
-    DataLossError
-        Such a queue exists, and ``fail_on_data_loss`` is set.
+    They are checked when they become hidden, and every half minute: writers with an old route use them for
+    some time after that.
     """
-    for queue, end in client.max_offsets(queues).items():
-        unread = decide_hidden(queue, known[queue], max_offset=end, fail_on_data_loss=fail_on_data_loss)
-        if unread:
-            _LOG.warning("%d messages of %s wait: its topic has fewer read queues now", unread, queue)
+
+    def __init__(self) -> None:
+        self._hidden: frozenset[MessageQueue] = frozenset()
+        self._next_check_s = -math.inf
+
+    def check(
+        self,
+        client: PlanningClient,
+        known: Mapping[MessageQueue, int],
+        ends: Ends,
+        *,
+        fail_on_data_loss: bool,
+    ) -> None:
+        """Report hidden queues that were not read to their ends.
+
+        Raises
+        ------
+        DataLossError
+            Such a queue exists, and ``fail_on_data_loss`` is set.
+        """
+        there = ends.seen
+        places = {(queue.topic, queue.broker_name) for queue in there}
+        missing = known.keys() - there.keys() - ends.failed.keys()
+        hidden = frozenset(queue for queue in missing if (queue.topic, queue.broker_name) in places)
+        now_s = client.clock.monotonic()
+        if hidden == self._hidden and now_s < self._next_check_s:
+            return
+        for queue, end in client.max_offsets(hidden).items() if hidden else ():
+            unread = decide_hidden(queue, known[queue], max_offset=end, fail_on_data_loss=fail_on_data_loss)
+            if unread:
+                _LOG.warning("%d messages of %s wait: its topic has fewer read queues now", unread, queue)
+        self._hidden, self._next_check_s = hidden, now_s + _HIDDEN_CHECK_S
 
 
 def find_shortened(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:

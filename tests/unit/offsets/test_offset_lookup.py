@@ -21,11 +21,10 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import AtTimestamp, Earliest, GroupOffsets, Latest, MessageQueue, StartPolicy
 from pyspark_rocketmq.offsets.offset_lookup import (
+    HiddenQueues,
     check_filter,
-    check_hidden,
     fetch_available_ends,
     fetch_running_ends,
-    find_hidden,
     find_late_begins,
     find_moved_back,
     find_shortened,
@@ -277,9 +276,27 @@ def test_a_queue_that_ends_before_its_position_is_data_loss(mq) -> None:
     assert find_moved_back(mq, {A0: 3}, ends, fail_on_data_loss=True) == {}
 
 
-def test_unread_messages_of_a_queue_that_its_topic_lost_are_data_loss(mq) -> None:
-    assert find_hidden([A0, A1, B0], [A0]) == {A1}  # nothing is known of broker-b
-    check_hidden(mq, {A1: 3}, [A1], fail_on_data_loss=True)
-    check_hidden(mq, {A1: 1}, [A1], fail_on_data_loss=False)
-    with pytest.raises(DataLossError):
-        check_hidden(mq, {A1: 1}, [A1], fail_on_data_loss=True)
+def test_unread_messages_of_a_queue_that_its_topic_lost_are_data_loss(mq, caplog) -> None:
+    ends = Ends(masters={A0: 3}, failed={B0: BUSY})
+    read, unread = {A0: 3, A1: 3, B0: 0}, {A0: 3, A1: 1, B0: 0}
+    HiddenQueues().check(mq, read, ends, fail_on_data_loss=True)
+    HiddenQueues().check(mq, unread, ends, fail_on_data_loss=False)
+    assert "2 messages of orders@broker-a:1 wait" in caplog.text
+    with pytest.raises(DataLossError, match="2 unread messages") as raised:
+        HiddenQueues().check(mq, unread, ends, fail_on_data_loss=True)
+    assert raised.value.condition == "QUEUE_LOST"
+    HiddenQueues().check(mq, unread, Ends(), fail_on_data_loss=True)  # nothing is known of any broker
+
+
+def test_a_queue_that_its_topic_lost_is_looked_at_again_because_writers_may_use_it_for_a_while(mq) -> None:
+    hidden, known, ends = HiddenQueues(), {A0: 3, A1: 3}, Ends(masters={A0: 3})
+    hidden.check(mq, known, ends, fail_on_data_loss=True)
+    mq.send(A1)
+    mq.calls.clear()
+    hidden.check(mq, known, ends, fail_on_data_loss=True)
+    assert not mq.calls, "not at every batch"
+    mq.clock.now_s += 30
+    for _ in range(2):
+        with pytest.raises(DataLossError, match="1 unread messages"):
+            hidden.check(mq, known, ends, fail_on_data_loss=True)
+    hidden.check(mq, known, Ends(masters={A0: 3, A1: 4}), fail_on_data_loss=True)

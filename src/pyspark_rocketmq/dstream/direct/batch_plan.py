@@ -16,6 +16,7 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
+    HiddenQueues,
     PlanningClient,
     check_filter,
     fetch_running_ends,
@@ -87,6 +88,7 @@ class DirectPlan:
     floor: Mapping[MessageQueue, int] = field(default_factory=dict)
     _batches: dict[int, _Batch] = field(default_factory=dict)
     _waits: dict[_Wait, float] = field(default_factory=dict)
+    _hidden: HiddenQueues = field(default_factory=HiddenQueues)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,13 +96,14 @@ class DirectPlan:
             state = dict(self.__dict__)
             state["_batches"] = {t: _Batch(b.ranges, b.finished) for t, b in self._batches.items()}
             state["positions"] = dict(self.positions)
-        for transient in ("_lock", "_waits", "clock"):
+        for transient in ("_lock", "_waits", "_hidden", "clock"):
             del state[transient]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.witnesses, self.floor = {}, {}  # missing in plans of earlier releases
         self.__dict__.update(state, _lock=threading.Lock(), _waits={}, clock=SYSTEM_CLOCK)
+        self._hidden = HiddenQueues()
 
     def ranges(
         self,
@@ -129,8 +132,8 @@ class DirectPlan:
         RocketMQError
             No broker has answered for a minute.
         DataLossError
-            A queue ends before its position, or an offset that was read has another message now, and
-            ``failOnDataLoss`` is set; or as `CommittedRows.look`.
+            A queue ends before its position, an offset that was read has another message now, or a queue that
+            its topic lost has unread messages, and ``failOnDataLoss`` is set; or as `CommittedRows.look`.
         """
         with self._lock:
             planned = self._batches.get(time_ms)
@@ -269,14 +272,15 @@ class DirectPlan:
         """Return the ends of reachable queues, except those before their position; none in an outage."""
         try:
             ends = fetch_running_ends(client, options)
+            with self._lock:  # a checkpoint may name a static topic's queues after former owners
+                self.positions = rename_queues(self.positions, ends.masters, choose=max)
+            self._hidden.check(client, self.positions, ends, fail_on_data_loss=options.fail_on_data_loss)
         except RocketMQError as error:
             if not is_outage(error) or self._has_waited("outage"):
                 raise
             _LOG.warning("no server answers; the batch stays empty: %s", error)
             return Ends()
         self._waits.pop("outage", None)
-        with self._lock:  # a checkpoint may name a static topic's queues after former owners
-            self.positions = rename_queues(self.positions, ends.masters, choose=max)
         wrong = find_shortened(self.positions, ends.masters)
         if not wrong:
             self._waits.pop("shortened", None)

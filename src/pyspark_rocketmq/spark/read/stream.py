@@ -15,11 +15,10 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
+    HiddenQueues,
     PlanningClient,
     check_filter,
-    check_hidden,
     fetch_available_ends,
-    find_hidden,
     find_late_begins,
     find_moved_back,
     find_shortened,
@@ -112,7 +111,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: Mapping[MessageQueue, int] | None = None
         self._frozen_at_ms: int | None = None
         self._newest: SourceOffset | None = None
-        self._hidden: frozenset[MessageQueue] = frozenset()
+        self._hidden = HiddenQueues()
         self._witnessed: frozenset[Place] = frozenset()
         self._behind_until: Deadline | None = None
         self._absences = Absences(options.heartbeat_patience_ms, clock)
@@ -367,15 +366,12 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _new_begins(self, origin: SourceOffset, ends: Ends) -> dict[MessageQueue, int]:
         """Return where queues begin that are new or that end before their position."""
-        lost_sight = find_hidden(origin.offsets, ends.seen) - ends.failed.keys()
-        if lost_sight != self._hidden:
-            check_hidden(
-                self._open_client(),
-                origin.offsets,
-                lost_sight,
-                fail_on_data_loss=self._options.fail_on_data_loss,
-            )
-            self._hidden = lost_sight
+        self._hidden.check(
+            self._open_client(),
+            origin.offsets,
+            ends,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
         moved = find_moved_back(
             self._open_client(),
             origin.offsets,

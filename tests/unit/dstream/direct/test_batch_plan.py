@@ -210,6 +210,38 @@ def test_with_fail_on_data_loss_off_it_goes_on_at_the_end():
     assert world.batch() == {A0: (1, 2)}
 
 
+def test_unread_messages_of_a_queue_that_its_topic_lost_are_data_loss_until_it_is_back():
+    world = World(A0, A1)
+    world.mq.send(A0, A1)
+    world.batch()
+    world.mq.unreadable.add(A1)
+    assert world.batch() == {A0: (1, 1), A1: (1, 1)}, "it was read to its end"
+    world.mq.unreadable.clear()
+    world.batch()
+    world.mq.send(A1)
+    world.mq.unreadable.add(A1)
+    for _ in range(2):
+        with pytest.raises(DataLossError, match="1 unread messages are in a queue that cannot be read"):
+            world.batch()
+    world.recover()
+    with pytest.raises(DataLossError, match="QUEUE_LOST"):
+        world.batch()
+    world.mq.unreadable.clear()
+    assert world.batch() == {A0: (1, 1), A1: (1, 2)}
+
+
+def test_with_fail_on_data_loss_off_a_queue_that_its_topic_lost_waits(caplog):
+    world = World(A0, A1, failOnDataLoss="false")
+    world.batch()
+    world.mq.send(A0, A1)
+    world.mq.unreadable.add(A1)
+    assert world.batch() == {A0: (0, 1), A1: (0, 0)}
+    assert world.batch() == {A0: (1, 1), A1: (0, 0)}
+    assert caplog.text.count("1 messages of t@a:1 wait") == 1
+    world.mq.unreadable.clear()
+    assert world.batch() == {A0: (1, 1), A1: (0, 1)}
+
+
 def test_a_recovered_stream_goes_on_under_the_names_of_a_static_topic():
     logical = MessageQueue("t", "__syslo__global__", 0)
     world = World(A0)
