@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -116,6 +117,42 @@ def test_messages_of_another_commit_topic_are_no_silent_loss(
 def test_invalid_arguments(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         CommittedConsumer("orders", **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("commits", "read"), "3"),
+        (("commits", "known"), -1),
+        (("commits", "storedAtMs"), None),
+        (("commits",), []),
+        (("offsets", "orders", "broker-a", "0"), "3"),
+        (("offsets", "orders", "broker-a", "0"), True),
+        (("offsets", "orders", "broker-a"), 3),
+        (("floor", "orders", "broker-b", "1"), 1.5),
+        (("floor",), None),
+    ],
+)
+def test_a_position_of_another_form(
+    client: Client, query: Query, path: tuple[str, ...], value: object
+) -> None:
+    query.run(1, "a")
+    document = inner = json.loads(CommittedConsumer("orders", client=client).position)
+    for name in path[:-1]:
+        inner = inner[name]
+    assert path[-1] in inner
+    inner[path[-1]] = value
+    with pytest.raises(OptionError, match="this is no position"):
+        CommittedConsumer("orders", client=client, position=json.dumps(document))
+
+
+def test_a_position_of_another_topic_reads_no_topic_from_its_begin(mq: MockCluster, client: Client) -> None:
+    mq.create_topic("payments", 2)
+    mq.create_topic("payments-commits", 1, brokers=["broker-a"])
+    position = CommittedConsumer("payments", client=client).position
+    with pytest.raises(OptionError, match="the position is of the topic payments") as refused:
+        CommittedConsumer("orders", client=client, position=position)
+    assert refused.value.facts["topic"] == "orders"
 
 
 class Writers:

@@ -26,7 +26,7 @@ __all__ = ["CommittedConsumer"]
 _VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Position:
     """What was read: unmarked messages before ``offsets``, and records of the commit topic before ``read``.
 
@@ -51,14 +51,10 @@ class _Position:
             document = json.loads(text)
             if document["version"] != _VERSION:
                 raise OptionError(f"a newer release wrote this position: version {document['version']}")
-            commits = document["commits"]
-            return cls(
-                offsets=flatten(document["offsets"]),
-                floor=flatten(document["floor"]),
-                read=commits["read"],
-                known=commits["known"],
-                stored_at_ms=commits["storedAtMs"],
-            )
+            offsets, floor = flatten(document["offsets"]), flatten(document["floor"])
+            numbers = [document["commits"][name] for name in ("read", "known", "storedAtMs")]
+            _check_offsets([*offsets.values(), *floor.values(), *numbers])
+            return cls(offsets, floor, *numbers)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, OptionError):
                 raise
@@ -121,6 +117,9 @@ class CommittedConsumer:
         self.topic = topic
         self._by: Final = {topic: commit_topic_of(topic, commit_topic)}
         at = None if position is None else _Position.from_json(position)
+        others = sorted({queue.topic for queue in at.offsets} - {topic}) if at is not None else []
+        if others:
+            raise OptionError(f"the position is of the topic {others[0]}", topic=topic)
         self._own = Client(name_server) if name_server is not None else None
         self._client: Client = client or self._own  # type: ignore[assignment]  # one of both is set
         try:
@@ -230,6 +229,11 @@ class CommittedConsumer:
     def _mine(self, commits: Sequence[Commit]) -> dict[MessageQueue, tuple[tuple[int, int], ...]]:
         ranges = join(commit.ranges for commit in commits)
         return {queue: parts for queue, parts in ranges.items() if queue.topic == self.topic}
+
+
+def _check_offsets(values: Sequence[object]) -> None:
+    if any(type(value) is not int or value < 0 for value in values):
+        raise ValueError("not an offset")
 
 
 def _find_unmarked(
