@@ -36,6 +36,17 @@ def test_topic_config() -> None:
     assert decode_topic_configs(body) == {"t": expected}
 
 
+def test_topic_config_with_every_setting() -> None:
+    body = (
+        b'{"topicName":"t","readQueueNums":0,"writeQueueNums":0,"perm":15,"order":true,'
+        b'"topicFilterType":"MULTI_TAG","topicSysFlag":3}'
+    )
+    expected = TopicConfig(
+        "t", 0, 0, Permission(15), order=True, topic_filter_type="MULTI_TAG", topic_sys_flag=3
+    )
+    assert decode_topic_config(body) == expected
+
+
 def test_topic_config_of_4_9_has_no_attributes() -> None:
     assert decode_topic_config(TOPIC.replace(b'"attributes":{"message.type":"FIFO"},', b"")).attributes == {}
 
@@ -45,7 +56,12 @@ def test_topic_config_of_4_9_has_no_attributes() -> None:
     [
         b"{}",
         TOPIC.replace(b'"t"', b"1"),
-        TOPIC.replace(b"8}", b"99999999}"),
+        TOPIC.replace(b"8}", b"65537}"),
+        TOPIC.replace(b"8}", b"-1}"),
+        TOPIC.replace(b'"readQueueNums":4', b'"readQueueNums":65537'),
+        TOPIC.replace(b'"readQueueNums":4', b'"readQueueNums":-1'),
+        TOPIC.replace(b'"SINGLE_TAG"', b"1"),
+        TOPIC.replace(b'"topicSysFlag":0', b'"topicSysFlag":"0"'),
         TOPIC.replace(b'"FIFO"', b"{}"),
         TOPIC.replace(b"false", b'"no"'),
     ],
@@ -69,11 +85,39 @@ def test_topic_attributes_cannot_be_smuggled(bad: dict[str, str | None]) -> None
         encode_topic_attributes(bad)
 
 
-def test_group_config_round_trip() -> None:
+def test_every_setting_of_a_group_is_written_and_read() -> None:
+    names = {
+        "groupName": "g",
+        "consumeEnable": False,
+        "consumeFromMinEnable": False,
+        "consumeBroadcastEnable": False,
+        "consumeMessageOrderly": True,
+        "retryQueueNums": 2,
+        "retryMaxTimes": 3,
+        "brokerId": 4,
+        "whichBrokerWhenConsumeSlowly": 5,
+        "notifyConsumerIdsChangedEnable": False,
+        "groupSysFlag": 6,
+        "consumeTimeoutMinute": 7,
+        "attributes": {"a": "b"},
+    }
     config = GroupConfig(
-        "g", consume_message_orderly=True, retry_max_times=3, broker_id=1, attributes={"a": "b"}
+        "g",
+        consume_enable=False,
+        consume_from_min_enable=False,
+        consume_broadcast_enable=False,
+        consume_message_orderly=True,
+        retry_queue_nums=2,
+        retry_max_times=3,
+        broker_id=4,
+        which_broker_when_consume_slowly=5,
+        notify_consumer_ids_changed_enable=False,
+        group_sys_flag=6,
+        consume_timeout_minute=7,
+        attributes={"a": "b"},
     )
-    assert decode_group_config(encode_group_config(config)) == config
+    assert json.loads(encode_group_config(config)) == names
+    assert decode_group_config(json.dumps(names).encode()) == config
 
 
 def test_group_config_names_are_javas() -> None:
@@ -136,6 +180,8 @@ def test_user() -> None:
         "userType": "Normal",
         "userStatus": "enable",
     }
+    other = json.loads(encode_user("u", "p", user_type="Super", user_status="disable"))
+    assert (other["userType"], other["userStatus"]) == ("Super", "disable")
 
 
 def test_acl() -> None:
@@ -150,3 +196,5 @@ def test_acl() -> None:
             }
         ],
     }
+    denied = json.loads(encode_acl("User:u", ["Topic:t"], ["Pub"], decision="Deny"))
+    assert denied["policies"][0]["entries"][0]["decision"] == "Deny"

@@ -65,6 +65,31 @@ def test_heartbeat() -> None:
     }
 
 
+def test_heartbeat_of_a_producer_and_of_a_push_consumer() -> None:
+    assert json.loads(encode_heartbeat("me@1", producer_groups=("p", "q"))) == {
+        "clientID": "me@1",
+        "producerDataSet": [{"groupName": "p"}, {"groupName": "q"}],
+        "consumerDataSet": [],
+        "heartbeatFingerprint": 0,
+        "withoutSub": False,
+    }
+    body = encode_heartbeat(
+        "me@1",
+        consumer_groups=("c",),
+        subscriptions={"t": MessageSelector()},
+        consume_type="CONSUME_PASSIVELY",
+        message_model="BROADCASTING",
+        consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+    )
+    (consumer,) = json.loads(body)["consumerDataSet"]
+    assert consumer["subscriptionDataSet"][0]["subVersion"] == 0
+    assert [consumer[name] for name in ("consumeType", "messageModel", "consumeFromWhere")] == [
+        "CONSUME_PASSIVELY",
+        "BROADCASTING",
+        "CONSUME_FROM_FIRST_OFFSET",
+    ]
+
+
 # The values are Java's: "polygenelubricants".hashCode() is the smallest integer.
 @pytest.mark.parametrize(
     ("tag", "code"),
@@ -76,10 +101,20 @@ def test_tag_codes_are_javas_hash_codes(tag: str, code: int) -> None:
 
 
 def test_client_check() -> None:
-    body = json.loads(encode_client_check("me", "g", "t", MessageSelector.by_sql("a > ")))
-    assert body["subscriptionData"]["subString"] == "a > "
-    assert body["subscriptionData"]["expressionType"] == "SQL92"
-    assert (body["clientId"], body["group"]) == ("me", "g")
+    assert json.loads(encode_client_check("me", "g", "t", MessageSelector.by_sql("a > "))) == {
+        "clientId": "me",
+        "group": "g",
+        "namespace": "",
+        "subscriptionData": {
+            "topic": "t",
+            "subString": "a > ",
+            "tagsSet": [],
+            "codeSet": [],
+            "subVersion": 0,
+            "expressionType": "SQL92",
+            "classFilterMode": False,
+        },
+    }
 
 
 def test_queue_lock() -> None:
@@ -118,6 +153,37 @@ def test_consumer_connection() -> None:
         "CONSUME_FROM_LAST_OFFSET",
         {"t": MessageSelector()},
     )
+
+
+def test_consumers_that_told_little() -> None:
+    """Fields that a server leaves out because they are null."""
+    body = (
+        b'{"connectionSet":[{"clientId":"me@1"}],"subscriptionTable":{'
+        b'"t":{"expressionType":"SQL92","subString":"a > 5"},"u":{"expressionType":"class"},"v":{}}}'
+    )
+    assert decode_consumer_connection(body) == ConsumerConnection(
+        (ClientConnection("me@1", "", "OTHER", 0),),
+        "",
+        "",
+        "",
+        {"t": MessageSelector.by_sql("a > 5"), "u": MessageSelector(), "v": MessageSelector()},
+    )
+    assert decode_producer_connection(b"{}") == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"connectionSet":[{"clientAddr":"a:1"}]}',
+        b'{"connectionSet":[{"clientId":"me","version":"493"}]}',
+        b'{"connectionSet":[],"consumeType":1}',
+        b'{"connectionSet":[],"subscriptionTable":{"t":1}}',
+        b'{"connectionSet":[],"subscriptionTable":{1:{}}}'.replace(b"{1:", b"{{}:"),
+    ],
+)
+def test_consumers_of_another_shape(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="consumer connection"):
+        decode_consumer_connection(body)
 
 
 def test_producer_connection() -> None:

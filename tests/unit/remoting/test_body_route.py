@@ -55,6 +55,12 @@ def test_route_without_anything() -> None:
     assert (route.brokers, route.queues, route.read_queues()) == ((), (), ())
 
 
+def test_a_broker_without_a_cluster() -> None:
+    route = decode_route("t", STANDARD.replace(b',"cluster":"DefaultCluster"', b""))
+    assert route.brokers[0].cluster == ""
+    assert route.static_epoch == 0
+
+
 def test_unknown_permission_bits_are_dropped() -> None:
     route = decode_route("t", STANDARD.replace(b'"perm":6', b'"perm":1030'))
     assert route.queues[0].perm == Permission.READ | Permission.WRITE
@@ -95,6 +101,26 @@ def test_the_owner_of_a_queue_by_each_of_its_names() -> None:
     assert decode_route("t", STANDARD).owner(MessageQueue("t", "broker-a", 9)) == "broker-a"
 
 
+def test_of_claims_with_the_same_epoch_the_last_name_wins_wherever_it_stands() -> None:
+    one, other = mapping("a", 100, {0: 0}), mapping("b", 100, {0: 0})
+    queue = MessageQueue("t", LOGICAL, 0)
+    assert static_route(a=one, b=other).owner(queue) == static_route(b=other, a=one).owner(queue) == "b"
+
+
+def test_a_mapping_that_says_little() -> None:
+    """A queue beyond the total that brokers report is still a queue; scope and epoch have defaults."""
+    route = static_route(a={"currIdMap": {7: 0}}, b={})
+    assert route.static_queues == {MessageQueue("t", LOGICAL, 7): "a"}
+    assert route.static_epoch == 0
+
+
+def test_the_largest_total_that_a_broker_reports_counts() -> None:
+    """A broker that did not take part in the last change still reports the former total."""
+    few, many = mapping("a", 100, {}) | {"totalQueues": 2}, mapping("b", 200, {}) | {"totalQueues": 3}
+    for route in (static_route(a=few, b=many), static_route(b=many, a=few)):
+        assert [queue.queue_id for queue in route.static_queues] == [0, 1, 2]
+
+
 def test_another_scope_makes_another_name() -> None:
     route = static_route(a=mapping("a", 100, {0: 0}, scope="__zone__"))
     assert route.read_queues()[0].broker_name == "__syslo____zone__"
@@ -108,6 +134,10 @@ def test_another_scope_makes_another_name() -> None:
         (b'"readQueueNums":4', b'"readQueueNums":-1'),
         (b'"readQueueNums":4', b'"readQueueNums":2147483647'),
         (b'"writeQueueNums":2', b'"writeQueueNums":true'),
+        (b'"writeQueueNums":2', b'"writeQueueNums":-1'),
+        (b'"writeQueueNums":2', b'"writeQueueNums":65537'),
+        (b'"0":', b'"1000000000000000000":'),
+        (b'"cluster":"DefaultCluster"', b'"cluster":1'),
         (b'"0":', b'"zero":'),
         (b'"0":', b'"-1":'),
         (b'"0":', '"²":'.encode()),
@@ -142,6 +172,13 @@ def test_the_queues_of_all_scopes_of_a_static_topic_are_counted_together() -> No
     }
     with pytest.raises(RemoteProtocolError, match="65536000 queues"):
         static_route(**mappings)
+
+
+def test_queues_that_brokers_map_beyond_the_total_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_rocketmq.remoting.body.route.MAX_QUEUES", 7)
+    assert len(static_route(a=mapping("a", 1, dict.fromkeys(range(7), 0))).static_queues) == 7
+    with pytest.raises(RemoteProtocolError, match="8 queues"):
+        static_route(a=mapping("a", 1, dict.fromkeys(range(8), 0)))
 
 
 def test_complaint_names_the_place() -> None:

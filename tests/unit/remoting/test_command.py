@@ -182,6 +182,11 @@ class TestBinary:
         with pytest.raises(LocalProtocolError):
             encode_header(Command(1, 1, fields={"n" * 32_768: "x"}), Serializer.ROCKETMQ)
 
+    def test_the_longest_field_name_that_java_reads(self) -> None:
+        fields = {"n" * 32_767: "x"}
+        header = encode_header(Command(1, 1, fields=fields), Serializer.ROCKETMQ)
+        assert decode_header(header, Serializer.ROCKETMQ).fields == fields
+
     @pytest.mark.parametrize(
         "header",
         [

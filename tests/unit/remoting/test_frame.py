@@ -14,6 +14,8 @@ from pyspark_rocketmq.remoting.frame import (
     MAX_FRAME_TAKEN,
     decode_frame,
     encode_frame,
+    encode_frame_head,
+    frame_head,
     frame_length,
 )
 
@@ -94,6 +96,25 @@ def test_header_beyond_24_bits_is_our_error() -> None:
     command = Command(1, 1, fields={"a": "x" * (1 << 24)})
     with pytest.raises(LocalProtocolError):
         encode_frame(command, limit=MAX_FRAME_TAKEN)
+
+
+@pytest.mark.parametrize(("code", "body_bytes"), [(11, MAX_FRAME_SENT), (310, MAX_FRAME_SENT + 1)])
+def test_a_frame_that_is_too_large_names_its_request_and_size(code: int, body_bytes: int) -> None:
+    header = encode_header(Command(code, 7), Serializer.JSON)
+    with pytest.raises(LocalProtocolError) as caught:
+        encode_frame_head(Command(code, 7), body_bytes)
+    assert caught.value.facts == {
+        "code": code,
+        "size": 8 + len(header) + body_bytes,
+        "limit": MAX_FRAME_SENT,
+    }
+
+
+def test_the_largest_header_has_24_bits() -> None:
+    room = (1 << 24) - 1
+    assert frame_head(bytes(room), 0, code=1, limit=MAX_FRAME_TAKEN)[4:8] == b"\x00\xff\xff\xff"
+    with pytest.raises(LocalProtocolError):
+        frame_head(bytes(room + 1), 0, code=1, limit=MAX_FRAME_TAKEN)
 
 
 @pytest.mark.parametrize(

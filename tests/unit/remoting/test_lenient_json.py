@@ -74,6 +74,22 @@ def test_depth_limit() -> None:
         parse_json(b"{0:" * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1))
 
 
+@pytest.mark.parametrize(
+    ("start", "inner", "end"),
+    [
+        pytest.param(b"[", b"{0:1}", b"]", id="arrays"),
+        pytest.param(b"{", b"{}", b":1}", id="keys"),
+        pytest.param(b"{0:[", b"{0:1}", b"]}", id="both in turn"),
+    ],
+)
+def test_depth_of_everything_is_counted(start: bytes, inner: bytes, end: bytes) -> None:
+    opened = start.count(b"{") + start.count(b"[")
+    fits = (MAX_DEPTH - 1) // opened
+    assert parse_json(start * fits + inner + end * fits)
+    with pytest.raises(RemoteProtocolError):
+        parse_json(start * (fits + 1) + inner + end * (fits + 1))
+
+
 def test_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lenient_json, "MAX_SIZE", 10)
     assert parse_json(b'"12345678"') == "12345678"
