@@ -27,6 +27,8 @@ class Log:
         self.looks = 0
         self.copies = 1
         self.on_look: Callable[[], None] = lambda: None
+        self.hidden = 0
+        """How many of the last records a broker does not show yet."""
 
     def owner(self, name: TransactionName) -> str:
         return name.owner
@@ -38,9 +40,10 @@ class Log:
     def end(self) -> int:
         self.looks += 1
         self.on_look()
-        return len(self.stored)
+        return len(self.stored) - self.hidden
 
     def records(self, name: TransactionName, begin: int, end: int) -> list[Entry]:
+        assert end <= len(self.stored), "waits for a record that nobody has stored"
         found = [Entry(at, 0, record) for at, record in enumerate(self.stored[:end]) if at >= begin]
         return [entry for entry in found if entry.record.owner == name.owner]
 
@@ -93,6 +96,28 @@ def test_of_two_processes_that_begin_together_the_second_waits(log: Log) -> None
     turn.confirm()  # it has the right, since it came later
 
 
+def test_a_claim_before_the_own_one_counts_though_the_broker_does_not_show_it_yet(log: Log) -> None:
+    clock = FakeClock()
+    turn = AppendTurn(log, NAME, 0, clock, SYSTEM_HOST)
+
+    def faster() -> dict[MessageQueue, int]:
+        log.add(other(offset=3))
+        log.hidden = 2
+        return {QUEUE: 5}
+
+    assert turn.take(faster) == {QUEUE: 3}
+    assert (turn.continues, clock.sleeps) == (True, [3.0])
+
+
+def test_what_was_stored_before_the_commit_is_not_read(log: Log) -> None:
+    """An earlier run of the same number, such as of a checkpoint that was deleted."""
+    log.add(other(offset=3))
+    log.add(Appended(owner="q", number=7))
+    turn = AppendTurn(log, NAME, 2, FakeClock(), SYSTEM_HOST)
+    assert turn.take(ends(9)) == {QUEUE: 9}
+    turn.confirm()
+
+
 def test_a_process_whose_predecessor_finishes_while_it_waits_does_nothing(log: Log) -> None:
     clock = FakeClock()
     log.add(other())
@@ -142,5 +167,26 @@ def test_a_look_a_second_and_one_that_takes_longer_does_not_count(log: Log) -> N
         clock.now_s += 1.5
 
     log.on_look = take_long
-    with pytest.raises(RocketMQError, match="takes longer than 1 s to be read"):
+    before = log.looks
+    with pytest.raises(RocketMQError, match="takes longer than 1 s to be read") as late:
         turn.confirm()
+    assert (late.value.facts["owner"], log.looks - before) == ("q", 5)
+
+
+def test_the_second_begins_when_a_look_does(log: Log) -> None:
+    """Another process may claim right after the look began."""
+    clock = FakeClock()
+    turn = AppendTurn(log, NAME, 0, clock, SYSTEM_HOST)
+    turn.take(ends(5))
+
+    def take_a_second() -> None:
+        clock.now_s += 1.0
+
+    log.on_look = take_a_second
+    turn.confirm()
+    log.on_look = lambda: None
+    before = log.looks
+    turn.confirm()
+    clock.now_s += 0.25
+    turn.confirm()
+    assert log.looks - before == 1
