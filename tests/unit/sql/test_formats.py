@@ -8,14 +8,14 @@ import re
 import pytest
 
 from pyspark_rocketmq.errors import OptionError, SqlError
-from pyspark_rocketmq.options import BodyFormat, parse_options
+from pyspark_rocketmq.options import BodyFormat, Changelog, parse_options
 from pyspark_rocketmq.options.sql import JobOptions
 from pyspark_rocketmq.spark.body_formats import BodyColumn, Fit
 from pyspark_rocketmq.sql.check import check_job
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable
 from pyspark_rocketmq.sql.flinksql import JobQueries
 from pyspark_rocketmq.sql.formats.avro_schemas import derive_avro_schema
-from pyspark_rocketmq.sql.formats.flink_options import changelog_of, format_settings
+from pyspark_rocketmq.sql.formats.flink_options import changelog_of, format_settings, spark_name
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, UnknownTarget
 from pyspark_rocketmq.sql.plan.upserts import UpsertTarget, changes_target
@@ -55,8 +55,46 @@ def test_options_of_flinks_formats_are_options_of_sparks_functions(given, settin
     assert settings_of(**given).settings == settings
 
 
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ("csv.field-delimiter", "sep"),
+        ("csv.quote-character", "quote"),
+        ("CSV.Escape-Character", "escape"),
+        ("csv.null-literal", "nullValue"),
+        ("csv.timestamp-format", "timestampFormat"),
+        ("json.timestamp-format", "timestampFormat"),
+        ("json.encode.ignore-null-fields", "ignoreNullFields"),
+        ("json.allowComments", "allowComments"),
+        ("avro.some.thing", "some.thing"),
+    ],
+)
+def test_an_option_has_sparks_name(option, name):
+    assert spark_name(option) == name
+    assert format_settings([TableOption(option, "v", Position(1, 1))]).settings == {name: "v"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("format", "canal-json", Changelog.CANAL),
+        ("value.format", "debezium-json", Changelog.DEBEZIUM),
+        ("Value.Format", "Maxwell-JSON", Changelog.MAXWELL),
+        ("rocketmq.sink.serialize.format", "canal-json", Changelog.CANAL),
+        ("changelog", "canal-json", Changelog.CANAL),
+        ("format", "json", None),
+        ("key.format", "canal-json", None),
+    ],
+)
+def test_which_options_make_a_changelog(name, value, found):
+    assert changelog_of(TableOption(name, value, Position(1, 1))) is found
+
+
 def test_what_fits_a_table():
     assert settings_of().fit is Fit.FIELDS
+    assert (
+        settings_of(json__ignore_parse_errors="TRUE", json__fail_on_missing_field="false").fit is Fit.LENIENT
+    )
     assert settings_of(json__fail_on_missing_field="true").fit is Fit.COMPLETE
     assert settings_of(csv__ignore_parse_errors="true").fit is Fit.LENIENT
     assert settings_of(json__ignore_parse_errors="false").fit is Fit.FIELDS
@@ -66,7 +104,11 @@ def test_standards_of_times_charsets_and_filters():
     assert settings_of(json__timestamp_format__standard="ISO-8601").writing == {}
     written = settings_of(json__timestamp_format__standard="SQL").writing
     assert written["timestampFormat"] == "yyyy-MM-dd HH:mm:ss.SSS"
-    assert settings_of(raw__charset="utf-16be").charset == "UTF-16BE"
+    assert written["timestampNTZFormat"] == "yyyy-MM-dd HH:mm:ss.SSS"
+    assert settings_of(csv__timestamp_format__standard="sql").writing == written
+    assert settings_of().charset == "UTF-8"
+    for name, charset in (("utf-16be", "UTF-16BE"), ("latin1", "ISO-8859-1"), ("ascii", "US-ASCII")):
+        assert settings_of(raw__charset=name).charset == charset
     found = settings_of(canal_json__database__include="shop.*", canal_json__table__include="orders")
     assert found.filters == {"database": "shop.*", "table": "orders"}
 
@@ -85,7 +127,11 @@ def test_standards_of_times_charsets_and_filters():
         ({"avro__encoding": "json"}, "Spark's Avro is binary"),
         ({"debezium_json__table__include": "orders"}, "a topic of Debezium's has one table"),
         ({"raw__endianness": "little-endian"}, "declare BYTES"),
-        ({"raw__charset": "EBCDIC"}, "is not one of UTF-8"),
+        ({"raw__charset": "EBCDIC"}, "is not one of UTF-8, US-ASCII, ISO-8859-1, UTF-16, UTF-16BE, UTF-16LE"),
+        ({"raw__charset": "cp037"}, "'cp037' is not one of UTF-8"),
+        ({"raw__charset": "\0"}, "is not one of UTF-8"),
+        ({"csv__allow_comments": "#"}, "csv.allow-comments is true or false, not '#'"),
+        ({"csv__disable_quote_character": "1"}, "csv.disable-quote-character is true or false, not '1'"),
         ({"json__decode__json_parser__enabled": "maybe"}, "it is true or false"),
     ],
 )
@@ -130,6 +176,59 @@ def test_the_avro_schema_is_the_one_that_flink_derives():
     who = fields["who"][1]
     assert who["name"] == "org.apache.flink.avro.generated.record_who"
     assert who["fields"][1]["type"] == ["null", {"type": "array", "items": ["null", "string"]}]
+
+
+@pytest.mark.parametrize(
+    ("column", "avro"),
+    [
+        ("BOOLEAN", "boolean"),
+        ("TINYINT", "int"),
+        ("SMALLINT", "int"),
+        ("FLOAT", "float"),
+        ("DOUBLE", "double"),
+        ("VARCHAR(3)", "string"),
+        ("CHAR(3)", "string"),
+        ("BINARY", "bytes"),
+        ("DATE", {"type": "int", "logicalType": "date"}),
+        ("TIMESTAMP_NTZ", {"type": "long", "logicalType": "timestamp-millis"}),
+        ("DECIMAL", {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 0}),
+        ("DECIMAL(5)", {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 0}),
+        (
+            "MAP<VARCHAR(3), DATE>",
+            {"type": "map", "values": ["null", {"type": "int", "logicalType": "date"}]},
+        ),
+        (
+            "ARRAY<STRUCT<b: INT>>",
+            {
+                "type": "array",
+                "items": [
+                    "null",
+                    {
+                        "type": "record",
+                        "name": "org.apache.flink.avro.generated.record_a",
+                        "fields": [{"name": "b", "type": ["null", "int"], "default": None}],
+                    },
+                ],
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_column_of_avro(column, avro, nullable):
+    (field,) = json.loads(derive_avro_schema([BodyColumn("a", column, nullable=nullable)]))["fields"]
+    assert field == (
+        {"name": "a", "type": ["null", avro], "default": None} if nullable else {"name": "a", "type": avro}
+    )
+
+
+def test_records_within_records_are_named_by_their_path():
+    columns = [BodyColumn("a", "STRUCT<b: STRUCT<c: INT>, m: MAP<STRING, STRUCT<d: INT>>>", nullable=False)]
+    (outer,) = json.loads(derive_avro_schema(columns))["fields"]
+    inner, values = (field["type"][1] for field in outer["type"]["fields"])
+    name = "org.apache.flink.avro.generated.record_a"
+    assert [each["name"] for each in (outer["type"], inner, values["values"][1])] == [
+        *(name, f"{name}_b", f"{name}_m")
+    ]
 
 
 def test_avro_has_maps_of_texts_only():

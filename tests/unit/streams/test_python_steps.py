@@ -8,7 +8,7 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from pyspark_rocketmq.streams.frame.python_steps import PythonSteps, Step, to_json, to_text
+from pyspark_rocketmq.streams.frame.python_steps import ADVICE, PythonSteps, Step, to_json, to_text
 
 
 def batch(*texts, beats=()):
@@ -39,8 +39,17 @@ def test_an_error_keeps_the_record_and_names_the_step():
     assert errors[1].startswith("parse: JSONDecodeError")
     assert errors[2] is None
     assert "no body" in errors[3]
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as failed:
         steps(("map", lambda v: 1 / v), strict=True).apply(batch("0"))
+    assert failed.value.__notes__ == [f"at a record, in s0: {ADVICE}"]
+
+
+def test_a_long_error_is_cut():
+    def fail(_):
+        raise ValueError("x" * 1_000)
+
+    (error,) = steps(("map", fail)).apply(batch("1")).column("__error").to_pylist()
+    assert error == f"s0: ValueError: {'x' * 1_000}"[:500]
 
 
 def test_heartbeats_pass_by():
@@ -69,6 +78,12 @@ def test_each_record_a_function_makes_keeps_its_time_label_and_place():
     assert found.column("__time").cast(pa.int64()).to_pylist() == [2_000_000, 2_000_000, 1_000_000]
     assert found.column("__tag").to_pylist() == ['{"n": 2}'] * 2 + ['{"n": 1}']
     assert found.column("__beat").to_pylist() == [False] * 3
+
+
+def test_a_time_has_microseconds():
+    moment = datetime.datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=datetime.UTC)
+    found = steps(("time", lambda v: moment)).apply(batch("1"))
+    assert found.column("__time").to_pylist() == [moment]
 
 
 def test_a_batch_without_heartbeats_has_no_column_for_them():
