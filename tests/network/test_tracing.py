@@ -106,7 +106,9 @@ def test_an_unused_or_absent_opentelemetry_adds_nothing(
     Producer(client).send(OutgoingMessage("orders", b"no SDK"))
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     Producer(client).send(OutgoingMessage("orders", b"no API"))
-    for message in stored(client):
+    found = stored(client)
+    assert [message.body for message in found] == [b"no SDK", b"no API"]
+    for message in found:
         assert message.properties.keys().isdisjoint({"traceparent", "tracestate"}), message.body
 
 
