@@ -103,13 +103,17 @@ def select(wanted: list[str]) -> dict[str, list[list[str]]]:
 
 
 def _stages(module: str, own: list[str], of_users: list[str]) -> list[list[str]]:
-    """Return the unit tests of the module's package; with properties; with those of its users; all."""
+    """Return the unit tests of the module's package, or those named like it; then with more and more others.
+
+    They are properties, the tests of its users, and all.
+    """
     unit = f"tests/unit/{module.partition('/')[0]}/"
     pure = (unit, "tests/property/", "tests/golden/")
-    near = [test for test in own if test.startswith(pure)]
-    near = near or own
+    named = [test for test in own if Path(test).stem == f"test_{Path(module).stem}"]
+    near = [test for test in own if test.startswith(pure)] or named or own
+    first = [test for test in near if test.startswith(unit)]
     more = {*near, *(test for test in of_users if not test.startswith("tests/network/"))}
-    stages = [[test for test in near if test.startswith(unit)], near, sorted(more), sorted({*more, *own})]
+    stages = [first, near, sorted(more), sorted({*more, *own})]
     return [stage for at, stage in enumerate(stages) if stage and stage not in stages[:at]]
 
 
