@@ -18,16 +18,16 @@ def cluster(proxied):
 
 
 def test_batch_and_sink(spark, proxied, proxied_topic):
+    """At least once: on a busy machine, an answer may not come in time, and its rows are sent again."""
     rows = spark.range(5_000).selectExpr("encode(string(id), 'UTF-8') AS body", "cast(id AS string) AS keys")
     place = {"nameServer": proxied.proxy, "topic": proxied_topic}
     rows.write.format("rocketmq").options(**place, sendTimeoutMs=PATIENCE_MS).mode("append").save()
 
     def keys():
         read = spark.read.format("rocketmq").options(**place).load()  # plans once
-        return sorted(int(row["keys"]) for row in read.select("keys").collect())
+        return {int(row["keys"]) for row in read.select("keys").collect()}
 
-    eventually(lambda: len(keys()) >= 5_000, 30, what="all rows")
-    assert keys() == list(range(5_000))
+    eventually(lambda: keys() == set(range(5_000)), 30, what="all rows")
 
 
 def test_a_stream_goes_on_after_a_restart(stream, proxied, client, proxied_topic, group):

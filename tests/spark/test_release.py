@@ -21,6 +21,8 @@ SINCE_4_2 = {
     "maxTriggerDelay": "1m",
 }
 
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+
 
 def test_driver_jvm_and_workers_are_of_the_release_under_test(spark: SparkSession) -> None:
     def of_worker(_: int) -> str:
@@ -64,4 +66,8 @@ def test_an_option_that_the_release_under_test_lacks_is_an_error_that_names_one_
         read()
         for option, value in SINCE_4_2.items():
             check("4.2", stream, option, value)
-        check("4.1", read, "pushDownFilters", "true")
+        spark.conf.set(PUSH_DOWN, "true")
+        try:
+            check("4.1", read, "pushDownFilters", "true")
+        finally:
+            spark.conf.unset(PUSH_DOWN)
