@@ -59,9 +59,9 @@ def pulls_in_flight_option() -> Any:
     """Declare ``pullsInFlight``, an int or None."""
     return option(
         "pullsInFlight",
-        whole_number(1, example=32, maximum=256),
+        whole_number(1, example=32, maximum=1024),
         default=None,
-        default_text="32, up to 256 at high latency",
+        default_text="32, up to 1024 at high latency",
         doc="Maximum concurrent pulls per task, within 32 MiB of responses.",
     )
 

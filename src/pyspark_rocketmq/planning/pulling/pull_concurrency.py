@@ -13,8 +13,11 @@ from typing import Final, NamedTuple
 __all__ = ["PullDepth", "Sent"]
 
 LEAST: Final = 32
-MOST: Final = 256
-"""Of 32 messages each; what is asked for and not read yet, the broker holds."""
+MOST: Final = 1024
+"""Of 32 messages each: 328,000 messages a second from a broker 0.1 s away.
+
+The bytes in flight are limited separately: what is asked for and not read yet, the broker holds.
+"""
 
 _FORGET: Final = 0.9
 """What is left of the best rate with each look at a lower one."""
@@ -33,7 +36,7 @@ class PullDepth:
     Parameters
     ----------
     fixed : int, optional
-        A number that never changes. Without it 32 at first and at least, and up to 256 where that many are
+        A number that never changes. Without it 32 at first and at least, and up to 1024 where that many are
         on the way.
     """
 
