@@ -47,6 +47,11 @@ def test_topic_config_with_every_setting() -> None:
     assert decode_topic_config(body) == expected
 
 
+def test_what_a_topic_config_leaves_out_has_its_default() -> None:
+    body = b'{"topicName":"t","readQueueNums":1,"writeQueueNums":1,"perm":6}'
+    assert decode_topic_config(body) == TopicConfig("t", 1, 1, Permission.READ | Permission.WRITE)
+
+
 def test_topic_config_of_4_9_has_no_attributes() -> None:
     assert decode_topic_config(TOPIC.replace(b'"attributes":{"message.type":"FIFO"},', b"")).attributes == {}
 

@@ -101,6 +101,11 @@ def test_the_owner_of_a_queue_by_each_of_its_names() -> None:
     assert decode_route("t", STANDARD).owner(MessageQueue("t", "broker-a", 9)) == "broker-a"
 
 
+def test_the_highest_epoch_wins_whatever_the_names_are() -> None:
+    route = static_route(b=mapping("b", 100, {0: 0}), a=mapping("a", 200, {0: 0}))
+    assert route.owner(MessageQueue("t", LOGICAL, 0)) == "a"
+
+
 def test_of_claims_with_the_same_epoch_the_last_name_wins_wherever_it_stands() -> None:
     one, other = mapping("a", 100, {0: 0}), mapping("b", 100, {0: 0})
     queue = MessageQueue("t", LOGICAL, 0)

@@ -48,6 +48,10 @@ class TestJson:
         command = Command(0, 3, FLAG_RESPONSE, {"offset": "0"}, language=LanguageCode.JAVA)
         assert encode_header(command, Serializer.JSON) == ANSWER
 
+    def test_several_fields_and_another_version(self) -> None:
+        command = Command(11, 7, fields={"a": "1", "b": "2", "c": ""}, version=401)
+        assert decode_header(encode_header(command, Serializer.JSON), Serializer.JSON) == command
+
     def test_request_is_an_object_of_the_known_keys(self) -> None:
         command = Command(RequestCode.PULL_MESSAGE, -1, FLAG_ONE_WAY, {"topic": 'größe "x"\n'}, remark="why")
         assert json.loads(encode_header(command, Serializer.JSON)) == {
@@ -150,6 +154,10 @@ class TestBinary:
         assert decode_header(header, Serializer.ROCKETMQ) == Command(
             19, 3, 1, {"offset": "12"}, "FOUND", language=LanguageCode.JAVA, version=493
         )
+
+    def test_several_fields_and_another_version(self) -> None:
+        command = Command(11, 7, fields={"a": "1", "bb": "22"}, version=401)
+        assert decode_header(encode_header(command, Serializer.ROCKETMQ), Serializer.ROCKETMQ) == command
 
     def test_no_remark_no_fields(self) -> None:
         command = decode_header(binary(), Serializer.ROCKETMQ)

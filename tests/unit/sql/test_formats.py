@@ -167,7 +167,7 @@ def test_the_avro_schema_is_the_one_that_flink_derives():
         BodyColumn("counts", "MAP<STRING, INT>"),
     ]
     schema = json.loads(derive_avro_schema(columns))
-    assert schema["name"] == "org.apache.flink.avro.generated.record"
+    assert (schema["type"], schema["name"]) == ("record", "org.apache.flink.avro.generated.record")
     fields = {field["name"]: field["type"] for field in schema["fields"]}
     assert fields["id"] == "long"
     assert fields["price"][1] == {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
