@@ -219,6 +219,21 @@ def same_settings(request: pytest.FixtureRequest) -> Iterator[None]:
     assert not left, f"this test leaves settings in the session: {sorted(left)}"
 
 
+@pytest.fixture(autouse=True)
+def no_query_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a query running: another test in this session may count them."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    spark = request.getfixturevalue("spark")
+    before = {query.runId for query in spark.streams.active}
+    yield
+    left = [query for query in spark.streams.active if query.runId not in before]
+    for query in left:
+        query.stop()
+    assert not left, f"this test leaves queries running: {[query.name or query.id for query in left]}"
+
+
 @pytest.fixture(scope="module")
 def uncompiled(spark: SparkSession) -> Iterator[None]:
     """Run short queries over few rows without compiling them."""
