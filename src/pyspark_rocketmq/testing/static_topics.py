@@ -143,6 +143,8 @@ def static_requests(
         operation = plain[kind.CODE]
 
         def serve(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+            if not topics:
+                return operation(replica, frame, limits)
             request: Any = kind.parse(frame.command.fields)
             topic = topics.get(request.topic)
             if topic is None:
