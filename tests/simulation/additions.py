@@ -42,6 +42,14 @@ _HARMLESS: Final = frozenset(
 )
 """Faults with which no broker of the topic is away for long."""
 
+_MORE: Final = (
+    "a queue is written no more",
+    "a topic is read-only at a broker",
+    "a master's index lags",
+    "a slave becomes the master",
+    "a topic is created again",
+)
+
 ONE_BY_ONE: Final = ("maxOffsetsPerTrigger", "maxRecordsPerPartition", "maxRatePerQueue")
 
 
@@ -307,7 +315,8 @@ def with_hidden_queues(plan: Plan) -> Plan:
 def with_more_faults(plan: Plan) -> Plan:
     """Add faults of topics and brokers where they are allowed."""
     chance = plan.own_chance("more faults")
-    kinds = [kind for kind, may in plan.allowed.items() if may and kind != HIDES and chance.random() < 0.25]
+    allowed = plan.allowed
+    kinds = [kind for kind in _MORE if allowed[kind] and chance.random() < 0.25]
     more = draw_more_faults(chance, max((fault.at_s for fault in plan.faults), default=5.0), kinds)
     return plan.with_faults(more)
 

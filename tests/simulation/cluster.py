@@ -17,6 +17,7 @@ from tests.simulation.network import Network, Session
 from tests.simulation.proxy import WATER_MARK, Proxy
 from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.servers import Handler, Server, State
+from tests.simulation.sql_filters import sql_requests
 
 from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -56,6 +57,8 @@ class Cluster(MockData):
     proxies : int
         How many proxies are in the clients' way, in place of the name servers.
     limits : PullLimits
+    clocks_ms : sequence of int
+        How far the brokers' clocks are ahead, one after the other.
     on_append : callable
         Told of every message that a broker stores.
     on_commit : callable
@@ -72,7 +75,8 @@ class Cluster(MockData):
         slave_readable: bool,
         proxies: int = 0,
         limits: PullLimits,
-        on_append: Callable[[Place, bytes, str | None], None],
+        clocks_ms: Sequence[int] = (),
+        on_append: Callable[[Place, bytes, Mapping[str, str], int], None],
         on_commit: Callable[[str, MessageQueue, int], None],
     ) -> None:
         self._network = network
@@ -80,6 +84,9 @@ class Cluster(MockData):
         self._limits = limits
         self._on_append = on_append
         self._slave_readable = slave_readable
+        self._clocks_ms = clocks_ms or (0,)
+        self.ahead_ms: dict[str, int] = {}
+        """How far each broker's clock is ahead."""
         machine = Process("brokers")
         super().__init__(
             {},
@@ -89,7 +96,8 @@ class Cluster(MockData):
         )
         plain = broker_requests()
         static = static_requests(plain, self._static_topics, self._master)
-        self._operations = {**plain, **static, **admin_requests(), **group_requests()}
+        operations = {**plain, **static, **admin_requests(), **group_requests()}
+        self._operations = operations | sql_requests(operations)
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.servers: dict[tuple[str, int], Server] = {}
         self._lives: dict[tuple[str, int], object] = {}
@@ -276,9 +284,10 @@ class Cluster(MockData):
             on_half=lambda at, half: self.on_half(name, at, half),
         )
         self._stores[name] = store
+        self.ahead_ms[name] = self._clocks_ms[(number - 1) % len(self._clocks_ms)]
         for broker_id in range(slaves + 1):
             readable = self._slave_readable or broker_id == MASTER_ID
-            replica = Replica(store, broker_id, self._clock.now_ms, readable=readable)
+            replica = Replica(store, broker_id, partial(self._now_ms, name), readable=readable)
             self.replicas[name, broker_id] = replica
             addr = f"10.1.{number}.{broker_id}:10911"
             members = GroupMembers(self._network.scheduler, self._removed)
@@ -286,6 +295,10 @@ class Cluster(MockData):
             server = Server(self._network, addr, f"{name}-{broker_id}", handle)
             server.on_executed, server.on_ended = partial(self._executed, name, members), members.ended
             self.servers[name, broker_id] = server
+
+    def _now_ms(self, name: str) -> int:
+        """Return the time of a broker's clock."""
+        return self._clock.now_ms() + self.ahead_ms[name]
 
     def start_broker(self, name: str, broker_id: int = MASTER_ID) -> None:
         """Start a broker's server: it registers soon after it listens."""

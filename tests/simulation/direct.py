@@ -35,7 +35,7 @@ from pyspark_rocketmq.dstream.direct.committed_rows import (
 from pyspark_rocketmq.dstream.pace import pace_of
 from pyspark_rocketmq.dstream.ranges import OffsetRanges
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import Earliest, MessageQueue, OffsetRange
+from pyspark_rocketmq.model import AtTimestamp, Earliest, MessageQueue, OffsetRange
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.offset_lookup import fetch_available_ends, resolve_offsets
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
@@ -122,8 +122,9 @@ class DirectStream:
     plan : DirectPlanned
     group, topic : str
     options : mapping of str to str
-        The client's, and the isolation.
+        The client's, the isolation and the filter.
     chance : random.Random
+    start : Earliest or AtTimestamp
     fail_on_data_loss : bool
     """
 
@@ -136,6 +137,7 @@ class DirectStream:
         options: Mapping[str, str],
         chance: random.Random,
         *,
+        start: Earliest | AtTimestamp,
         fail_on_data_loss: bool,
     ) -> None:
         self._stage = stage
@@ -147,6 +149,7 @@ class DirectStream:
         self._options = parsed.source_of_stream((topic,), group)
         self._commit_topics = parsed.commit_topics((topic,))
         self._chance = chance
+        self._start = start
         self._files = HadoopFiles()
         self._checkpoint: _Checkpoint | None = None
         self._clocks_ms = itertools.cycle(plan.clocks_ms)
@@ -252,7 +255,7 @@ class _Driver:
     def _first_plan(self) -> DirectPlan:
         """As ``createMQPullStream``."""
         client, clock, by = self._client, self._program.clock, self._stream._commit_topics
-        started_ms, policy = clock.now_ms(), Earliest()
+        started_ms, policy = clock.now_ms(), self._stream._start
         require_commit_queues(client, by)
         brokers = client.broker_names()
         wanted = wait_for_queues(client, self._options, clock=clock)

@@ -10,6 +10,7 @@ from tests.simulation.additions import ONE_BY_ONE, PARTS, tuning
 from tests.simulation.faults import draw_faults
 from tests.simulation.network import Habits
 from tests.simulation.plan import GROUP, Plan
+from tests.simulation.selecting import SELECTING_PARTS
 from tests.simulation.sink import SinkPlan
 from tests.simulation.stage import Kills
 
@@ -23,7 +24,7 @@ _LAGS: Final = ("a slave lags", "a master is gone, and its slaves lag")
 def draw_plan(seed: int) -> Plan:
     """Draw everything that a life needs."""
     plan = _draw(seed)
-    for add in PARTS:
+    for add in (*PARTS, *SELECTING_PARTS):
         plan = add(plan)
     return plan
 

@@ -16,7 +16,7 @@ from tests.simulation.stage import Stage
 from pyspark_rocketmq.client import PushConsumer
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import Message, MessageQueue
+from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
 from pyspark_rocketmq.options import ClientOptions
 
 __all__ = ["Group", "GroupPlan", "Move"]
@@ -117,6 +117,8 @@ class Group:
     name, topic : str
     options : ClientOptions
     chance : random.Random
+    selector : MessageSelector
+        What the group subscribes to.
     committed : callable
         Returns the group's offsets at the brokers.
     """
@@ -130,6 +132,7 @@ class Group:
         options: ClientOptions,
         chance: random.Random,
         *,
+        selector: MessageSelector,
         committed: Callable[[], list[tuple[MessageQueue, int]]],
     ) -> None:
         self._stage = stage
@@ -139,6 +142,7 @@ class Group:
         self._topic = topic
         self._options = options
         self._chance = chance
+        self._selector = selector
         self._committed = committed
         self._slots = [_Slot(number) for number in range(plan.slots)]
         self._running: dict[MessageQueue, dict[Process, float]] = {}
@@ -193,7 +197,7 @@ class Group:
             host=SimulatedHost(self._stage.network, process),
         )
         consumer.client_id = f"10.9.0.{slot.number}@{slot.lives:05d}"
-        consumer.subscribe(self._topic)
+        consumer.subscribe(self._topic, self._selector)
         while True:
             try:
                 consumer.start(partial(self._listen, process))

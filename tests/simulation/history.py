@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
 from pyspark_rocketmq.testing.store import BrokerStore, HalfMessage, Placed
 
 __all__ = ["KEYS", "History", "Place", "RecordingStore", "Row", "generation_of"]
@@ -43,7 +42,9 @@ class History:
     Attributes
     ----------
     stored : dict
-        The body of every message that a broker ever stored, by its place there.
+        The body of every message that a broker ever stored and the reader wants, by its place there.
+    unwanted : dict
+        Likewise those that the reader must not read.
     acknowledged : dict
         For each writer's lane, the numbers that were acknowledged.
     refused : list of str
@@ -72,6 +73,10 @@ class History:
         Half messages that a resolver rolled back although their batch was not finished.
     undecided : list of str
         Rows of the sink that were visible before their batch was decided.
+    stored_ms : dict
+        When each message was stored, by its broker's clock.
+    unaligned : list of str
+        Rows that were stored before an earlier micro-batch's ``alignedTimestamp``.
     stored_at : dict
         When each message was stored (virtual seconds).
     batch_jobs : list of str
@@ -109,6 +114,7 @@ class History:
     """
 
     stored: dict[Place, bytes] = field(default_factory=dict)
+    unwanted: dict[Place, bytes] = field(default_factory=dict)
     acknowledged: dict[str, set[int]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     batches: dict[int, list[Row]] = field(default_factory=dict)
@@ -126,6 +132,8 @@ class History:
     came: set[bytes] = field(default_factory=set)
     rolled_back: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
+    stored_ms: dict[Place, int] = field(default_factory=dict)
+    unaligned: list[str] = field(default_factory=list)
     stored_at: dict[Place, float] = field(default_factory=dict)
     batch_jobs: list[str] = field(default_factory=list)
     overlaps: list[str] = field(default_factory=list)
@@ -189,8 +197,13 @@ class History:
         self.expired |= {place for place in self.stored if place[:3] == key}
         self.generations[key] += 1
 
-    def store(self, place: Place, body: bytes, write_id: str | None) -> None:
+    def leave_out(self, place: Place, body: bytes) -> None:
+        """Record a message that a broker stored and the reader does not want."""
+        self.unwanted[self.place(*place)] = body
+
+    def store(self, place: Place, body: bytes, write_id: str | None, stored_ms: int) -> None:
         """Record a message that a broker stored."""
+        self.stored_ms[self.place(*place)] = stored_ms
         self.stored[self.place(*place)] = body
         self.stored_at[self.place(*place)] = self.now()
         if write_id is not None:
@@ -215,7 +228,7 @@ class _Commits(dict[tuple[str, str, int], int]):
 class RecordingStore(BrokerStore):
     """A broker's data, which tells of every message that it stores, and of every offset that is committed."""
 
-    on_append: Callable[[Place, bytes, str | None], None] = lambda place, body, write_id: None
+    on_append: Callable[[Place, bytes, Mapping[str, str], int], None] = lambda *_: None
     on_commit: Callable[[str, MessageQueue, int], None] = lambda group, queue, offset: None
     on_half: Callable[[int, HalfMessage], None] = lambda commit_log_offset, half: None
 
@@ -229,12 +242,23 @@ class RecordingStore(BrokerStore):
         return placed
 
     def append(
-        self, topic: str, queue_id: int, stored_body: bytes, properties: Mapping[str, str], **named: object
+        self,
+        topic: str,
+        queue_id: int,
+        stored_body: bytes,
+        properties: Mapping[str, str],
+        *,
+        store_timestamp: int,
+        **named: object,
     ) -> Placed:
         """Store a message."""
-        placed = BrokerStore.append(self, topic, queue_id, stored_body, properties, **named)  # type: ignore[arg-type]
+        placed = BrokerStore.append(
+            *(self, topic, queue_id, stored_body, properties),
+            store_timestamp=store_timestamp,
+            **named,  # type: ignore[arg-type]
+        )
         place = (topic, self.name, queue_id, placed.offset)
         if topic.startswith("%"):  # of a group: messages that come again
             return placed
-        self.on_append(place, stored_body.rstrip(), properties.get(PROPERTY_WRITE_ID))
+        self.on_append(place, stored_body.rstrip(), properties, store_timestamp)
         return placed

@@ -23,7 +23,7 @@ def lost(history: History) -> list[str]:
     """Messages that were acknowledged, or at least stored, and came out in no batch."""
     places = Counter(place for place, _ in _rows(history))
     read = {body for _, body in _rows(history)}
-    gone = {history.stored[place] for place in history.expired}
+    gone = {history.stored[place] for place in history.expired} | {*history.unwanted.values()}
     never = [
         f"{lane}:{number}"
         for lane, numbers in sorted(history.acknowledged.items())
@@ -247,6 +247,11 @@ def idle(history: History) -> list[str]:
     return history.idle
 
 
+def unaligned(history: History) -> list[str]:
+    """Rows that were stored before the time up to which all queues had been read, and came later."""
+    return history.unaligned
+
+
 def slow(history: History) -> list[str]:
     """Reads that took long though nothing was wrong, or only a master was gone whose slaves can be read."""
     return history.slow
@@ -302,6 +307,7 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "kept for nobody": left_over,
     "waited for nothing": idle,
     "slow": slow,
+    "not aligned": unaligned,
     "died of an outage": died,
     "unexpected error": unexpected,
 }

@@ -652,6 +652,69 @@ PLANTS: Final = tuple(
             "unread = max(0, max_offset - position)",
             "unread = max_offset + 0 * position",
         ),
+        # --- which messages
+        (
+            "messages whose tags have the same hash are rows",
+            "client.read.queue_reader",
+            "return batch if pc.all(mask).as_py() else batch.filter(mask)",
+            "return batch if pc.all(mask).as_py() else batch",
+        ),
+        (
+            "what a filter leaves out counts as removed",
+            "client.read.range_pull",
+            "if not (self._filtered and pull_answer.scans_for_filter(response)) and not self._has",
+            "if not self._has",
+        ),
+        (
+            "an answer without a message counts up to the end of its range",
+            "client.read.range_pull",
+            "self._window.record_answer(ask.offset, header.next_begin_offset, messages=0, payload=payload)",
+            "self._window.record_answer(ask.offset, self.offsets.until_offset, messages=0, payload=payload)",
+        ),
+        (
+            "a start by time leaves out its first message",
+            "planning.offset_resolution",
+            "offsets[queue] = answers.timestamps[queue]\n",
+            "offsets[queue] = min(answers.timestamps[queue] + 1, answers.max_offsets.get(queue, 10**9))\n",
+        ),
+        (
+            "a broker that was down at the start is read from that moment, not from the time that was given",
+            "planning.offset_resolution",
+            "return AtTimestamp(min(start_time_ms, _moment(policy, start_time_ms)))",
+            "return AtTimestamp(max(start_time_ms, _moment(policy, start_time_ms)))",
+        ),
+        (
+            "brokers search a static topic's queue that has moved",
+            "client.requests",
+            "exact = response.command.version >= FIRST_EXACT_SEARCH_VERSION and not queue.logical",
+            "exact = response.command.version >= FIRST_EXACT_SEARCH_VERSION",
+        ),
+        # --- by store time
+        (
+            "a queue is read past the oldest unread message of another one",
+            "planning.alignment",
+            "aligned[queue] = min(end, max(least, held))",
+            "aligned[queue] = max(min(end, max(least, held)), end)",
+        ),
+        (
+            "all queues count as read up to now though messages wait",
+            "planning.alignment",
+            "return max(1, previous_ms, min([seen_ms, *tail_times_ms]))",
+            "return max(1, previous_ms, seen_ms)",
+        ),
+        (
+            "all queues count as read though a broker is away",
+            "spark.read.stream",
+            "return not ends.held and not self._absences.waited_for(missed)",
+            "return True",
+        ),
+        # --- a write that is started again with other options
+        (
+            "write ids depend on how many rows a send has",
+            "spark.write.write_task",
+            "content_ids(rows, self._scope.job.encode(),",
+            'content_ids(rows, f"{self._scope.job}{self._options.batch_size}".encode(),',
+        ),
         (
             "a broker that was down at the start is read from where today's options say",
             "spark.read.stream",

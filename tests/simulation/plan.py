@@ -13,6 +13,7 @@ from tests.simulation.group import GroupPlan
 from tests.simulation.network import Habits
 from tests.simulation.sink import SinkPlan
 from tests.simulation.stage import Accident, Kills
+from tests.simulation.wanted import Wanted
 
 from pyspark_rocketmq.testing.log import PullLimits
 
@@ -68,6 +69,10 @@ class Plan:
     """Whether a reader with little memory reads the topic, too."""
     direct: DirectPlanned | None = None
     """The direct stream that reads in the query's place."""
+    clocks_ms: tuple[int, ...] = ()
+    """How far the brokers' clocks are ahead, one after the other."""
+    wanted: Wanted = Wanted()  # noqa: RUF009 - frozen
+    """The messages that the reader has to read."""
     check_s: float = 0.0
     """How often brokers ask about half messages, which a resolver answers; 0: never."""
     accidents: tuple[Accident, ...] | None = None
@@ -85,7 +90,19 @@ class Plan:
             return False
         if not self.retires and any(fault.kind == "a master is gone for good" for fault in self.faults):
             return False
+        if self.wanted.since_ms and self.skew_ms < self.slowest_ms:
+            return False
         return all(self.allowed.get(fault.kind, True) for fault in self.faults)
+
+    @property
+    def slowest_ms(self) -> int:
+        """How far the slowest clock of a broker is ahead: 0 or less."""
+        return min((0, *self.clocks_ms))
+
+    @property
+    def aligned(self) -> bool:
+        """Whether the query reads its queues in the order of their store times."""
+        return "includeAlignedTimestamp" in self.options
 
     @property
     def binds(self) -> bool:
@@ -109,12 +126,24 @@ class Plan:
             "a queue is written no more": not self.static and not self.binds,
             "a topic is read-only at a broker": not self.static,
             # Of a static topic's queue that has moved, what is not shown now is passed.
-            "a master's index lags": not self.strict and not self.static,
-            "a slave becomes the master": bool(self.slaves) and not self.retires,
+            "a master's index lags": not (self.strict or self.static or self.aligned),
+            # The former master is asked for its ends until the route is looked up again, and may lack some.
+            "a slave becomes the master": bool(self.slaves) and not self.retires and not self.aligned,
+            # A queue that is found later begins at the time of the query's start, by the driver's clock.
+            "the driver's clock jumps": not self.wanted.since_ms and not self.aligned,
+            # Store times must not decrease in a queue, nor may a lock seem to have expired.
+            "a broker's clock is set back": not (self.wanted.since_ms or self.aligned or self._ordered_group),
+            "a broker's clock jumps ahead": not self._ordered_group,
             "a topic is created again": (self.lossy or self.strict) and self.sink is None,
             # A batch that is read meanwhile lacks it; without an error, what was planned with it is passed.
-            "a queue is hidden": not (self.static or self.lossy or self.strict or self.retires or self.job),
+            "a queue is hidden": not (
+                self.static or self.lossy or self.strict or self.retires or self.job or self.aligned
+            ),
         }
+
+    @property
+    def _ordered_group(self) -> bool:
+        return self.group is not None and self.group.options.ordered
 
     @property
     def may_commit(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.alignment import Alignment
 from tests.simulation.history import Row, generation_of
 from tests.simulation.program import Program
 from tests.simulation.reading import SourceReading
@@ -18,6 +19,7 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.spark.read.aligned_column import AlignedPartition
 from pyspark_rocketmq.spark.read.committed import CommittedStreamReader
 from pyspark_rocketmq.spark.read.partition import RangesPartition
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
@@ -30,6 +32,8 @@ class _Checkpoint:
     """What survives: the offset log, the commit log."""
 
     ends: list[dict[str, Any]] = field(default_factory=list)
+    planned_s: list[float] = field(default_factory=list)
+    """When each was planned; of runs to the end, when they began."""
     finished: int = 0
 
 
@@ -49,7 +53,8 @@ class Query:
         How far the driver's clock is ahead.
     changes : sequence of mapping of str to str
         Options that replace others when the query is started again: at the first restart, the second, …, and
-        from the beginning. ``startingOffsets`` must mean nothing then, once a batch is planned.
+        from the beginning. A start must mean nothing then, once a batch is planned.
+    alignment : Alignment
     """
 
     def __init__(
@@ -62,12 +67,14 @@ class Query:
         trigger_s: float,
         skew_ms: int,
         changes: Sequence[Mapping[str, str]] = (),
+        alignment: Alignment,
     ) -> None:
         self._stage = stage
         self._history = stage.history
         self._given = dict(options)
         self._runs = itertools.cycle(({}, *changes))
         self._options = self._parse({})
+        self._alignment = alignment
         self._chance = chance
         self._available_now = available_now
         self._trigger_s = trigger_s
@@ -92,7 +99,8 @@ class Query:
         """Take the options of the next run."""
         changes = dict(next(self._runs))
         if not self._kept.ends:
-            changes.pop("startingOffsets", None)
+            for name in ("startingOffsets", "startingTimestamp"):
+                changes.pop(name, None)
         if changes:
             self._history.did["query started again with other options"] += 1
             self._stage.note(f"query has the options {changes}")
@@ -153,7 +161,9 @@ class Query:
         )
         limit = reader.getDefaultReadLimit()
         self._planned = False
+        began_s = 0.0
         if self._available_now:
+            began_s = self._stage.scheduler.now
             reader.prepareForTriggerAvailableNow()
             self.program.step("prepared")
         if len(self._kept.ends) > self._kept.finished:
@@ -162,6 +172,7 @@ class Query:
             self._run_batch(reader)
         while True:
             start = self._kept.ends[-1] if self._kept.ends else _kept(reader.initialOffset())
+            planned_s = began_s or self._stage.scheduler.now
             end = _kept(reader.latestOffset(start, limit))
             self._planned = True
             self.program.step("planned")
@@ -174,6 +185,7 @@ class Query:
                 reader.commit(self._kept.ends[-1])
                 self.program.step("committed")
             self._kept.ends.append(end)
+            self._kept.planned_s.append(planned_s)
             self.program.step("logged")
             self._run_batch(reader)
         reader.stop()
@@ -182,7 +194,10 @@ class Query:
         number = self._kept.finished
         end = self._kept.ends[number]
         start = self._kept.ends[number - 1] if number else _kept(reader.initialOffset())
-        partitions = [it for it in reader.partitions(start, end) if isinstance(it, RangesPartition)]
+        planned = reader.partitions(start, end)
+        times_ms = {it.value[1] for it in planned if isinstance(it, AlignedPartition)}
+        inner = [it.value[0] if isinstance(it, AlignedPartition) else it for it in planned]
+        partitions = [it for it in inner if isinstance(it, RangesPartition)]
         self.program.step("partitioned")
         parts = self._reading.read(partitions)
         for part in parts:
@@ -193,6 +208,9 @@ class Query:
         before = self._history.batches.get(number)
         if before is None:
             self._history.batches[number] = rows
+            for time_ms in times_ms:
+                known = SourceOffset.from_dict(end).offsets
+                self._alignment.check(number, time_ms, known, rows, planned_s=self._kept.planned_s[number])
             self._history.read.update(row.place for row in rows)
             self._history.came.update(row.body for row in rows)
         elif not self._history.same(before, rows):

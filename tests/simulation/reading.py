@@ -15,6 +15,7 @@ from tests.simulation.tasks import Survive, TaskSet
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.spark.read.aligned_column import AlignedColumn
 from pyspark_rocketmq.spark.read.partition import RangesPartition, UnmarkedPartition, read_ranges
 from pyspark_rocketmq.spark.read.schema import read_schema, to_projection
 
@@ -62,8 +63,9 @@ class SourceReading:
         self._program = program
         self._options = options
         self._chance = chance
-        self.schema = read_schema(_COLUMNS)
-        self._projection = to_projection(self.schema)
+        columns = read_schema(_COLUMNS)
+        self._projection = to_projection(columns)
+        self.schema = AlignedColumn.add_to(columns) if options.include_aligned_timestamp else columns
 
     def connect(self, options: ClientOptions) -> PlanningClient:
         """Return a client of the driver."""

@@ -123,6 +123,11 @@ def _create_again_at(scene: Scene, broker: str) -> None:
     scene.cluster.announce()
 
 
+def _move_clock(scene: Scene, ahead_ms: tuple[int, ...]) -> None:
+    """Set a broker's clock."""
+    scene.cluster.ahead_ms[scene.broker()] += scene.chance.choice(ahead_ms)
+
+
 def _proxy(scene: Scene) -> None:
     """Have a proxy go away for a time, or its machine."""
     if scene.cluster.proxies:
@@ -149,6 +154,8 @@ KINDS_TOO: Final[dict[str, Callable[[Scene], None]]] = {
     "a master's index lags": _index_lags,
     "a slave becomes the master": _switch,
     "a topic is created again": _create_again,
+    "a broker's clock jumps ahead": partial(_move_clock, ahead_ms=(500, 5_000, 3_600_000)),
+    "a broker's clock is set back": partial(_move_clock, ahead_ms=(-500, -5_000, -3_600_000)),
     "a proxy is away": _proxy,
     "answers to commits of a transaction": partial(_answers, codes=COMMITS),
     "answers to members of a group": partial(_answers, codes=MEMBERS),

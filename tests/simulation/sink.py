@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -50,6 +51,9 @@ class SinkPlan:
     pause_s : float
         Between two batches.
     options : dict
+    changes : tuple of dict
+        Options that replace others when the write is started again: at the first restart, the second, …, and
+        from the beginning.
     """
 
     batches: int = 1
@@ -58,6 +62,7 @@ class SinkPlan:
     keyed: bool = False
     pause_s: float = 0.0
     options: dict[str, str] = field(default_factory=dict)
+    changes: tuple[dict[str, str], ...] = ()
 
     @classmethod
     def drawn(cls, chance: random.Random, span_s: float, *, keyed: bool | None) -> SinkPlan:
@@ -147,7 +152,9 @@ class Sink:
             self._history.transactional = True
             self._history.watch = self._check_decided
         self._decided: set[int] = set()
-        self._options = parse_options(SinkOptions, dict(options), where="writeStream", environ={})
+        self._given = dict(options)
+        self._runs = itertools.cycle(({}, *plan.changes))
+        self._options = self._parse({})
         columns = [("body", pa.binary())] + [("shardingKey", pa.string())] * plan.keyed
         self._schema = pa.schema(columns)
         self._spark_schema = from_arrow_schema(self._schema)
@@ -163,6 +170,9 @@ class Sink:
         self.program = Program(
             stage, name, self._options.client, chance, run=self._run, failed=lambda _: None
         )
+
+    def _parse(self, changes: Mapping[str, str]) -> SinkOptions:
+        return parse_options(SinkOptions, self._given | changes, where="writeStream", environ={})
 
     def start(self) -> None:
         """Begin."""
@@ -189,6 +199,10 @@ class Sink:
         return done is not None and name.number <= done
 
     def _run(self) -> None:
+        if changes := next(self._runs):
+            self._history.did["sink: started again with other options"] += 1
+            self._stage.note(f"{self._name} has the options {changes}")
+        self._options = self._parse(changes)
         if self._resolver is not None:
             self._resolver.start()
         client = Client(

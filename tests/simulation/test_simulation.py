@@ -222,6 +222,7 @@ def _changed(name: str) -> dict[str, object]:
         "kept for nobody": {"left_over": ["query-executor-0 has 1 request"]},
         "waited for nothing": {"idle": ["query-executor-0 waits 2.0 s for broker-a-0"]},
         "slow": {"slow": ["task 0.0 of query-executor-0 took 100 s"]},
+        "not aligned": {"unaligned": ["('orders', 'broker-a', 0, 3) is 100 ms late"]},
         "died of an outage": {"died": ["ConnectError: refused"]},
         "refused": {"refused": ["writer-0-0:4"]},
         "unexpected error": {"errors": ["DataLossError: gone"]},

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from tests.simulation.alignment import Alignment
 from tests.simulation.batch_job import BatchJob
 from tests.simulation.cluster import Cluster
 from tests.simulation.direct import DirectStream
@@ -20,14 +21,16 @@ from tests.simulation.narrow import NarrowReader
 from tests.simulation.network import Network
 from tests.simulation.plan import GROUP, Plan
 from tests.simulation.query import Query
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.scheduler import EPOCH_MS, Scheduler
 from tests.simulation.sink import Sink
 from tests.simulation.stage import Stage
+from tests.simulation.wanted import TAGS
 from tests.simulation.writer import Writer
 
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.model.names import commit_topic_of, staging_topic_of
 from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.record.properties import PROPERTY_TAGS, PROPERTY_WRITE_ID
 
 __all__ = ["TOPIC", "World"]
 
@@ -62,6 +65,7 @@ class World:
             slave_readable=plan.slave_readable,
             proxies=plan.proxies,
             limits=plan.limits,
+            clocks_ms=plan.clocks_ms,
             on_append=self._store,
             on_commit=self._commit,
         )
@@ -85,6 +89,7 @@ class World:
                 pause_s=pause_s,
                 ordered=ordered,
                 body_bytes=plan.body_bytes,
+                tags=TAGS if plan.wanted.tags else (None,),
             )
             for number, (messages, pause_s, ordered) in enumerate(plan.writers)
         ]
@@ -132,26 +137,34 @@ class World:
         plan, chance = self.plan, self._own_chance()
         if plan.group is not None:
             options = parse_options(ClientOptions, client, environ={})
-            return Group(self.stage, plan.group, GROUP, TOPIC, options, chance, committed=self._committed)
+            return Group(
+                *(self.stage, plan.group, GROUP, TOPIC, options, chance),
+                selector=plan.wanted.selector,
+                committed=self._committed,
+            )
         if plan.direct is not None:
             isolation = {name: value for name, value in plan.options.items() if name == "isolation"}
             return DirectStream(
-                *(self.stage, plan.direct, GROUP, TOPIC, {**client, **isolation}, chance),
+                *(self.stage, plan.direct, GROUP, TOPIC),
+                {**client, **isolation, **plan.wanted.filter},
+                chance,
+                start=plan.wanted.start,
                 fail_on_data_loss=plan.options.get("failOnDataLoss") != "false",
             )
         return Query(
             self.stage,
-            {"nameServer": self.cluster.name_server, "topic": TOPIC, **plan.options},
+            {"nameServer": self.cluster.name_server, "topic": TOPIC, **plan.options, **plan.wanted.options},
             chance,
             available_now=plan.available_now,
             trigger_s=plan.trigger_s,
             skew_ms=plan.skew_ms,
             changes=plan.changes,
+            alignment=Alignment(self.history, ahead_ms=max(0, plan.skew_ms - plan.slowest_ms)),
         )
 
     def _job(self, client: Mapping[str, str]) -> BatchJob:
         fail = self.plan.options.get("failOnDataLoss", "true")
-        options = {**client, "topic": TOPIC, "failOnDataLoss": fail}
+        options = {**client, "topic": TOPIC, "failOnDataLoss": fail, **self.plan.wanted.options}
         if self.history.ranged:
             options["isolation"] = "read_committed"
         showing = partial(self.cluster.showing, TOPIC)
@@ -186,14 +199,17 @@ class World:
                 offset += begin
             self.reader.check_commit(queue, offset)
 
-    def _store(self, place: Place, body: bytes, write_id: str | None) -> None:
+    def _store(self, place: Place, body: bytes, properties: Mapping[str, str], stored_ms: int) -> None:
         """Record a message; of a transactional write, it is one only if it is committed."""
-        if not self.plan.sinks:
-            self.history.store(place, body, write_id)
+        write_id = properties.get(PROPERTY_WRITE_ID)
+        if not self.plan.wanted.takes(properties.get(PROPERTY_TAGS), stored_ms):
+            self.history.leave_out(place, body)
+        elif not self.plan.sinks:
+            self.history.store(place, body, write_id, stored_ms)
         elif self.history.ranged and place[0] == TOPIC and body.startswith(b"sink"):
             self.history.marked[place] = body
         elif place[0] == TOPIC:
-            self.history.store(place, body, write_id)
+            self.history.store(place, body, write_id, stored_ms)
 
     def _own_chance(self) -> random.Random:
         """A source of its own for each part: what one draws does not change what others do."""
@@ -229,11 +245,17 @@ class World:
         self.scheduler.at(self.heals_at_s, self._heal)
         for writer in self.writers:
             self.scheduler.after(self.chance.uniform(0.5, 1.5), writer.start)
-        self.scheduler.after(self.chance.uniform(0.0, 3.0), self.reader.start)
+        self.scheduler.after(max(self._starts_s, self.chance.uniform(0.0, 3.0)), self.reader.start)
         if self.job is not None:
-            self.scheduler.after(2.0, self.job.start)
+            self.scheduler.after(max(self._starts_s, 2.0), self.job.start)
         if self.narrow is not None:
             self.scheduler.after(3.0, self.narrow.start)
+
+    @property
+    def _starts_s(self) -> float:
+        """The moment at which every broker's clock shows the time at which the reader is to begin."""
+        since_ms = self.plan.wanted.since_ms
+        return (since_ms - EPOCH_MS - self.plan.slowest_ms) / 1000 if since_ms else 0.0
 
     def _happen(self, fault: Fault, processes: tuple[str, ...]) -> None:
         self.stage.note(str(fault))
@@ -304,6 +326,10 @@ class World:
             {
                 "life over TLS": self.plan.habits.tls,
                 "message stored twice": len(history.stored) - len(set(history.stored.values())),
+                "messages before the start are left out": bool(self.plan.wanted.since_ms)
+                and len(history.unwanted),
+                "messages with other tags are left out": bool(self.plan.wanted.tags)
+                and len(history.unwanted),
                 "offset committed": len(self._committed()),
                 "query ended by lost messages": sum(e.startswith("DataLoss") for e in history.errors),
                 "query went on without lost messages": self.plan.lossy

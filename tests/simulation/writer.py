@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tests.simulation.host import SimulatedHost
@@ -50,6 +50,8 @@ class Writer:
     ordered : bool
     body_bytes : int
         Bodies are filled up with spaces.
+    tags : sequence of str or None
+        Of the messages, in turn.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Writer:
         pause_s: float,
         ordered: bool,
         body_bytes: int,
+        tags: Sequence[str | None] = (None,),
     ) -> None:
         self._process = Process(name)
         self._stage = stage
@@ -74,6 +77,7 @@ class Writer:
         self._pause_s = pause_s
         self._ordered = ordered
         self._body_bytes = body_bytes
+        self._tags = tags
         self._client = Client(
             options,
             clock=SimulatedClock(stage.scheduler, self._process),
@@ -130,7 +134,12 @@ class Writer:
         self._numbers[lane] += size
         bodies = [b"%s:%d" % (lane.encode(), number) for number in range(first, first + size)]
         self._history.sent.update(bodies)
-        messages = [OutgoingMessage(self._topic, body.ljust(self._body_bytes)) for body in bodies]
+        messages = [
+            OutgoingMessage(
+                self._topic, body.ljust(self._body_bytes), tags=self._tags[number % len(self._tags)]
+            )
+            for number, body in enumerate(bodies, first)
+        ]
         sent = encode_many(messages, producer.ids)
         self._acknowledge(pipeline.submit(sent, queue, token=(lane, first, size)))
 
