@@ -348,13 +348,15 @@ class SimulatedStream:
         if timeout_s <= 0:
             return None
         self._sleeper, self._writes = self._scheduler.current(), writable
+        begin_s = self._scheduler.now
         woken = self._scheduler.park(timeout_s)
         self._sleeper = None
         if self._closed:
             raise ValueError("closed")
         quiet = self._session.idle and not (self._ahead or self._readable)
         process = self._session.process
-        if not woken and timeout_s > _SHORT_S and quiet and not process.listens:
+        froze = process.frozen_until > begin_s  # another thread may have taken the answer when it thawed
+        if not woken and timeout_s > _SHORT_S and quiet and not froze and not process.listens:
             self._network.on_idle(f"{process.name} waits {timeout_s:.1f} s for {self._session.server.name}")
         return self._readable if woken else None
 

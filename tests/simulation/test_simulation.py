@@ -10,6 +10,7 @@ import sys
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -18,10 +19,13 @@ from tests.simulation.history import History, Row
 from tests.simulation.judges import JUDGES, judge
 from tests.simulation.life import live
 from tests.simulation.mistakes import PLANTS, Plant
+from tests.simulation.network import Habits, Network
 from tests.simulation.plants import FOUND_BY, apart, check, live_again
 from tests.simulation.scenarios import FOLDER, load
+from tests.simulation.scheduler import Process, Scheduler
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.spark import filesystem
@@ -276,3 +280,24 @@ def test_a_strict_query_may_end_where_a_batch_that_it_runs_again_lacks_messages(
     strict = replace(history(), strict=True, expired={(*A, 3)}, errors=["DataLossError: gone"])
     assert judge(replace(strict, finished={MessageQueue(*A): 2})) == {}
     assert "unexpected error" in judge(replace(strict, finished={MessageQueue(*A): 4}))
+
+
+@pytest.mark.parametrize(("froze_s", "idle"), [(0.0, ["member waits 5.0 s for broker"]), (20.0, [])])
+def test_a_wait_that_ends_in_vain_is_held_against_a_process_unless_it_froze(
+    froze_s: float, idle: list[str]
+) -> None:
+    """A frozen process's time-outs pass; when it thaws, one thread may take what another waits for."""
+    scheduler, told = Scheduler(), []
+    network = Network(scheduler, Random(0), Habits(), Random(0))
+    network.on_idle = told.append
+    network.servers["10.0.0.1:1"] = SimpleNamespace(name="broker", accepts=True)
+    process = Process("member")
+
+    def wait() -> None:
+        stream = network.connect(process, "10.0.0.1:1", ConnectionOptions())
+        process.frozen_until = scheduler.now + froze_s
+        stream.wait(5.0, writable=False)
+
+    scheduler.start(wait, process, "member")
+    scheduler.run(lambda: False, until_s=60.0)
+    assert told == idle
