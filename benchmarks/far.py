@@ -11,7 +11,7 @@ import argparse
 import multiprocessing
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from statistics import median
 
@@ -20,11 +20,10 @@ from rich.table import Table
 from tests.support.proxy import Proxy, RewritingNameServer, Trouble
 
 from benchmarks.topics import Case, bench
-from benchmarks.workers.client import body_bytes
+from benchmarks.workers.client import read_all
 from pyspark_rocketmq.client.client import Client
-from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
+from pyspark_rocketmq.client.read.queue_reader import DecodeOptions
 from pyspark_rocketmq.client.read.read_options import ReadOptions
-from pyspark_rocketmq.model import OffsetRange
 
 
 def main() -> None:
@@ -65,6 +64,7 @@ def far_client(name_server: str, broker: str, way_ms: int) -> Iterator[Client]:
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_hold, args=(broker, way_ms, theirs))
     process.start()
+    theirs.close()  # so that the end of the process ends the wait for its address
     try:
         address = ours.recv()
         with (
@@ -73,28 +73,26 @@ def far_client(name_server: str, broker: str, way_ms: int) -> Iterator[Client]:
         ):
             yield client
     finally:
-        ours.send("end")
+        ours.close()
         process.join(30)
+        process.kill()
 
 
 def _hold(broker: str, way_ms: int, parent: Connection) -> None:
     with Proxy(broker, Trouble(way_s=way_ms / 2_000)) as proxy:
         parent.send(proxy.addr)
-        parent.recv()
+        with suppress(EOFError):  # its end
+            parent.recv()
 
 
 def read(client: Client, topic: str, count: int) -> float:
     """Return the messages per second of one read of all queues."""
-    queues = client.read_queues(topic)
-    lows, highs = client.min_offsets(queues), client.max_offsets(queues)
-    ranges = [OffsetRange(queue, lows[queue], highs[queue]) for queue in queues]
-    begin, messages, size = time.perf_counter(), 0, 0
     options = ReadOptions(consumer_group="bench-far")
-    for batch in read_batches(client, ranges, options, DecodeOptions(columns=["body"])):
-        messages += batch.num_rows
-        size += body_bytes(batch)
-    assert messages == count
-    return messages / (time.perf_counter() - begin)
+    begin = time.perf_counter()
+    done = read_all(client, client.read_queues(topic), options, DecodeOptions(columns=["body"]))
+    seconds = time.perf_counter() - begin
+    assert done.messages == count
+    return done.messages / seconds
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -10,7 +11,7 @@ from benchmarks.workers.rounds import Done, serve
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches
 from pyspark_rocketmq.client.read.read_options import ReadOptions
-from pyspark_rocketmq.model import OffsetRange
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
 
 
 def main() -> None:
@@ -29,15 +30,22 @@ def main() -> None:
 
         def read() -> Done:
             queues = client.read_queues(args.topic)[int(number) :: int(processes)]
-            lows, highs = client.min_offsets(queues), client.max_offsets(queues)
-            ranges = [OffsetRange(queue, lows[queue], highs[queue]) for queue in queues]
-            messages = size = 0
-            for batch in read_batches(client, ranges, options, decode):
-                messages += batch.num_rows
-                size += body_bytes(batch)
-            return Done(messages, size)
+            return read_all(client, queues, options, decode)
 
         serve(read)
+
+
+def read_all(
+    client: Client, queues: Sequence[MessageQueue], options: ReadOptions, decode: DecodeOptions
+) -> Done:
+    """Read queues from their beginnings to their ends."""
+    lows, highs = client.min_offsets(queues), client.max_offsets(queues)
+    ranges = [OffsetRange(queue, lows[queue], highs[queue]) for queue in queues]
+    messages = size = 0
+    for batch in read_batches(client, ranges, options, decode):
+        messages += batch.num_rows
+        size += body_bytes(batch)
+    return Done(messages, size)
 
 
 def body_bytes(batch: pa.RecordBatch) -> int:
