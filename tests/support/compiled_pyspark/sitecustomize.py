@@ -1,8 +1,8 @@
 """Have Spark's Python processes import PySpark from where it is installed, with its modules compiled.
 
 Spark puts a zip of PySpark's sources first on their path, so that each of them compiles what it imports:
-three quarters of the time that a process takes to start. This folder is on the ``PYTHONPATH`` of all that
-tests start.
+three quarters of the time that a process takes to start. (`make setup` compiles that of ``.venv``, but
+not those of other releases that tests use.) This folder is on the ``PYTHONPATH`` of all that tests start.
 
 When a stream with a Python source starts, Spark waits 10 s for its process to connect, whatever else the
 machine does, and after that for as long as it takes. PySpark's process connects when it has imported

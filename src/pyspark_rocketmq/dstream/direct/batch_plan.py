@@ -102,8 +102,13 @@ class DirectPlan:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.witnesses, self.floor = {}, {}  # missing in plans of earlier releases
-        self.__dict__.update(state, _lock=threading.Lock(), _waits={}, clock=SYSTEM_CLOCK)
-        self._hidden = HiddenQueues()
+        transient = {
+            "_lock": threading.Lock(),
+            "_waits": {},
+            "_hidden": HiddenQueues(),
+            "clock": SYSTEM_CLOCK,
+        }
+        self.__dict__.update(state, **transient)
 
     def ranges(
         self,
