@@ -23,7 +23,7 @@ from pyspark_rocketmq.client import (
     PushConsumer,
     PushOptions,
 )
-from pyspark_rocketmq.client.groups import push_worker
+from pyspark_rocketmq.client.groups import push_consumer, push_lane, push_worker
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -115,6 +115,16 @@ def test_a_queue_that_a_topic_gains_is_read_from_its_first_message(mq, member, o
     bodies += put(mq, mq.queue("orders", 2, "broker-b"), *numbered("b", 10))
     eventually(lambda: len(one.got) >= 20, 30, what="what the new queues have")
     assert sorted(one.bodies) == sorted(bodies)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_member_starts_without_a_pause(mq, member, monkeypatch: pytest.MonkeyPatch, ordered: bool):
+    for module in (push_consumer, push_lane):
+        monkeypatch.setattr(module, "_TICK_S", 600.0)
+    sent = put(mq, mq.queue("orders"), b"a") + put(mq, mq.queue("orders", 0, "broker-b"), b"b")
+    options = {"rebalance_ms": 600_000, "commit_ms": 600_000}
+    one = member(start=FIRST, ordered=ordered, **options).start("orders")
+    eventually(lambda: sorted(one.bodies) == sent, 10, what="the first messages")
 
 
 def test_start_offsets_are_committed_at_once(mq, member):

@@ -123,7 +123,9 @@ class BrokerLane:
 
     def set_addresses(self, addrs: Collection[str]) -> None:
         """Set the addresses of the broker's servers; none if no route contains the broker."""
-        self._addrs = tuple(addrs)
+        if self._addrs != tuple(addrs):
+            self._addrs = tuple(addrs)
+            self.wake()
 
     def request_heartbeat(self) -> None:
         """Send a heartbeat in the next run."""
@@ -183,8 +185,6 @@ class BrokerLane:
         self.stop_pulling()  # including workers that were started meanwhile
         try:
             self._leave_group()
-        except RocketMQError as error:
-            _LOG.warning("group %s could not unregister at %s: %s", self._member.group, self.name, error)
         except Exception:  # noqa: BLE001 - the thread's outermost frame
             _LOG.exception("group %s could not unregister at %s", self._member.group, self.name)
 
