@@ -204,3 +204,13 @@ def test_no_java_and_a_package_of_the_wrong_version(tmp_path, monkeypatch):
     assert found["pandas"].verdict is Verdict.BAD
     assert found["pyarrow"].verdict is Verdict.GOOD
     assert "is not there" in found["Spark's workers"].seen
+
+
+def test_the_client_alone_needs_no_java(tmp_path, monkeypatch):
+    versions = machine.package_versions() | {"pyspark": None, "pandas": None}
+    monkeypatch.setattr(machine, "package_versions", lambda: versions)
+    found = {f.subject: f.verdict for f in examine_machine({"PATH": str(tmp_path)})}
+    assert found == {
+        **dict.fromkeys(("Python", "pyarrow", "numpy"), Verdict.GOOD),
+        **dict.fromkeys(("pyspark", "pandas", "Java"), Verdict.POOR),
+    }

@@ -52,7 +52,7 @@ def examine_machine(environ: Mapping[str, str]) -> list[Finding]:
     return [
         good("Python", sys.version.split()[0]),
         *(_package(name, versions[name]) for name in ("pyspark", "pyarrow", "numpy", "pandas")),
-        _java(environ),
+        _java(environ, versions["pyspark"]),
         *(_interpreters(environ, versions["pyspark"]) if versions["pyspark"] else ()),
     ]
 
@@ -70,11 +70,12 @@ def _package(name: str, version: str | None) -> Finding:
     return good(name, version)
 
 
-def _java(environ: Mapping[str, str]) -> Finding:
+def _java(environ: Mapping[str, str], pyspark: str | None) -> Finding:
     try:
         java = find_java(environ)
     except DevClusterError as error:
-        return bad("Java", str(error), "Spark does not start without it")
+        missing = bad if pyspark else poor
+        return missing("Java", str(error), "Spark does not start without it")
     return good("Java", f"{java.version} at {java.executable}")
 
 
