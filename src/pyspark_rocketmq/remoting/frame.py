@@ -139,7 +139,7 @@ def frame_length(view: Buffer, start: int, end: int, *, limit: int = MAX_FRAME_T
             limit=limit,
         )
     if end - start >= 8:
-        _header_end(*_PREFIX.unpack_from(view, start))
+        _check_header_size(*_PREFIX.unpack_from(view, start))
     return int(size) + 4
 
 
@@ -156,7 +156,7 @@ def decode_frame(view: memoryview) -> Frame:
     size, word = _PREFIX.unpack_from(view)
     if size != len(view) - 4:
         raise RemoteProtocolError("the frame does not end where it says", announced=size + 4, size=len(view))
-    _header_end(size, word)
+    _check_header_size(size, word)
     command, body = decode_command(view, 0)
     return Frame(command, view[body:])
 
@@ -176,8 +176,8 @@ def decode_command(view: memoryview, start: int) -> tuple[Command, int]:
     return decode_header(view[start + 8 : end], _SERIALIZERS[word >> 24]), end
 
 
-def _header_end(size: int, word: int) -> int:
-    """Check a frame's second word; return where the header ends, counted from the frame's start."""
+def _check_header_size(size: int, word: int) -> None:
+    """Check a frame's second word, which says how the header is written and how long it is."""
     header = word & _HEADER_MASK
     if word >> 24 not in _SERIALIZERS or not 2 <= header <= size - 4:
         raise RemoteProtocolError(
@@ -186,4 +186,3 @@ def _header_end(size: int, word: int) -> int:
             header_size=header,
             size=size + 4,
         )
-    return 8 + header
