@@ -18,11 +18,22 @@ def commit(number, **parts):
     return Commit(owner="q", number=number, since=0, ranges=ranges)
 
 
-def admit(commits=(), *, reach=None, readable=None, holds=None, known=None, queues=(A, B), end=8, **limits):
+def admit(
+    commits=(),
+    *,
+    reach=None,
+    readable=None,
+    holds=None,
+    known=None,
+    queues=(A, B),
+    end=8,
+    elapsed_ms=1000,
+    **limits,
+):
     ahead = CommitsAhead(
         topics=frozenset({"t-commits"}),
         ends={} if end is None else {LOG: end},
-        commits={LOG: commits},
+        commits={LOG: commits} if commits else {},
         holds=holds or {},
         known=known or {},
     )
@@ -31,7 +42,7 @@ def admit(commits=(), *, reach=None, readable=None, holds=None, known=None, queu
         queue: end for queue, end in ({A: 20, B: 20, LOG: 99} | (reach or {})).items() if queue in positions
     }
     readable = {A: 20, B: 20} if readable is None else readable
-    return ahead.admit(positions, reach, readable, Limits(**limits), elapsed_ms=1000)
+    return ahead.admit(positions, reach, readable, Limits(**limits), elapsed_ms=elapsed_ms)
 
 
 def test_records_are_read_up_to_the_end_that_was_known_before_the_other_queues_were_asked():
@@ -52,6 +63,10 @@ def test_a_commit_waits_for_all_of_its_queues_and_those_after_it_with_it(readabl
     assert "batch 2 of q is committed and waits: t@b:0" in caplog.text
 
 
+def test_a_queue_whose_broker_is_down_has_not_even_its_first_message():
+    assert admit([(6, commit(1, a=(0, 1)))], readable={B: 20})[LOG] == 6
+
+
 def test_other_messages_wait_for_open_batches():
     assert admit(holds={A: 15, B: 4}) == {A: 15, B: 10, LOG: 8}, "never back"
 
@@ -62,8 +77,16 @@ def test_limits_apply_to_unmarked_messages_and_again_to_rows_of_commits():
     readable = {A: 1000}
     assert admit(two, readable=readable, max_offsets=7) == {A: 14, B: 13, LOG: 6}
     assert admit(two, readable=readable, max_offsets=8)[LOG] == 7
+    assert admit(two, readable=readable, max_rate_per_queue=2)[LOG] == 6
     assert admit(two, readable=readable, max_rate_per_queue=3)[LOG] == 8
     assert admit(two, readable=readable)[LOG] == 8
+
+
+def test_a_rate_is_for_the_time_since_the_last_batch():
+    two = [(5, commit(1, a=(0, 4))), (6, commit(2, a=(4, 8)))]
+    found = admit(two, readable={A: 20}, max_rate_per_queue=3, elapsed_ms=600)
+    assert found == {A: 11, B: 11, LOG: 6}
+    assert admit(two, readable={A: 20}, max_rate_per_queue=3, elapsed_ms=900)[LOG] == 8
 
 
 def test_a_batch_is_not_divided():
