@@ -123,6 +123,8 @@ class RangePull:
     def advance(self) -> list[Chunk]:
         """Wait for answers, or recover from a failure; return the next records in order (often none).
 
+        For a range that is not `done`.
+
         Raises
         ------
         DataLossError
@@ -194,8 +196,6 @@ class RangePull:
 
     def _receive(self) -> list[Chunk]:
         if not self._in_flight:
-            if self.done:
-                return []
             self._client.clock.sleep(max(0.0, self._resume_at - self._now()))
             self._send(1)
         assert self._channel is not None, "a range that is not done always has something to ask for"

@@ -13,6 +13,7 @@ from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import ConnectError, DataLossError, RemoteProtocolError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange
 from pyspark_rocketmq.record.decode.holes import find_holes
+from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -135,6 +136,46 @@ def test_no_range_is_begun_that_has_no_room() -> None:
     begun = [len(reader._active) for event in reader if isinstance(event, Pulled)]
     assert len(begun) >= 100
     assert max(begun) <= 8
+
+
+@pytest.mark.parametrize(
+    "selector", [MessageSelector(), MessageSelector.by_tag("a")], ids=["all", "filtered"]
+)
+@pytest.mark.parametrize(
+    ("answers", "pulls", "first", "then"),
+    [
+        pytest.param(8, 32, [0, 1, 100, 101, 200, 201], [202, 203], id="a quarter is for the first range"),
+        pytest.param(4, 32, [0, 1, 100], [101, 200], id="room for exactly one more"),
+        pytest.param(8, 3, [0, 1, 100], [101, 200], id="one pull left"),
+        pytest.param(8, 2, [0, 1], [100, 101], id="no pull left"),
+    ],
+)
+def test_later_ranges_use_what_the_first_one_leaves(
+    answers: int, pulls: int, first: list[int], then: list[int], selector: MessageSelector
+) -> None:
+    """Bytes for some answers, and a number of pulls, for ranges of 2, 2 and 20 messages."""
+    client = LockstepClient(at_most(1))
+    hint = client.pull_hints.of(QUEUE, selector)
+    hint.stride, hint.answer_bytes = 1, MIN_RECORD_SIZE
+    ranges = [OffsetRange(QUEUE, start, start + count) for start, count in ((0, 2), (100, 2), (200, 20))]
+    room = answers * MIN_RECORD_SIZE
+    options = ReadOptions(
+        consumer_group="g", selector=selector, max_bytes_in_flight=room, pulls_in_flight=pulls
+    )
+    events = iter(RangeReader(client, ranges, options))
+    next(events)
+    assert [offset for _, offset in client.pulls] == first + then
+
+
+def test_the_first_range_may_use_all_of_the_bytes() -> None:
+    client = LockstepClient(at_most(1))
+    hint = client.pull_hints.of(QUEUE, MessageSelector())
+    hint.stride, hint.answer_bytes = 1, MIN_RECORD_SIZE
+    options = ReadOptions(consumer_group="g", max_bytes_in_flight=8 * MIN_RECORD_SIZE)
+    reader = RangeReader(client, [OffsetRange(QUEUE, 0, 20), OffsetRange(QUEUE, 100, 101)], options)
+    next(iter(reader))
+    assert client.most_bytes == 8 * MIN_RECORD_SIZE
+    assert [offset for _, offset in client.pulls] == list(range(16))
 
 
 def test_small_messages_use_all_of_the_depth() -> None:
