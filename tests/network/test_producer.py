@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
     Client,
+    Compression,
     OutgoingMessage,
     Producer,
     ProducerOptions,
@@ -133,13 +135,46 @@ def test_retries_end(code: ResponseCode, cause: type[Exception]) -> None:
 
 def test_a_silent_broker_is_given_up() -> None:
     with ScriptedCluster(lambda peer, frame, name: None) as cluster:
-        producer = producer_of(cluster, retries=1, send_timeout_ms=150)
+        producer = producer_of(cluster, retries=0, send_timeout_ms=150)
         producer.client.write_queues("orders")  # with more time than the send has
         producer.client.connection(cluster.addresses["broker-a"])
         with pytest.raises(SendError) as caught:
             producer.send(MESSAGE)
         producer.client.close()
     assert isinstance(caught.value.__cause__, RequestTimeoutError)
+    assert re.search(r"no answer within 1[0-5]\d ms", str(caught.value.__cause__))
+
+
+@pytest.mark.parametrize(("retries", "total_ms"), [(0, 150), (3, 600)])
+def test_a_send_has_a_timeout_for_each_attempt(retries: int, total_ms: int) -> None:
+    with Client("127.0.0.1:9") as client:
+        options = ProducerOptions(retries=retries, send_timeout_ms=150)
+        assert Producer(client, options=options).total_deadline().timeout_ms == total_ms
+
+
+@pytest.mark.parametrize("above", [2_000, 2_001])
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZLIB, Compression.ZSTD])
+def test_bodies_are_compressed_as_the_options_say(compression: Compression, above: int) -> None:
+    bodies: list[tuple[bytes, int]] = []
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        bodies.append((bytes(frame.body), int(frame.command.fields["f"])))
+        peer.send(stored(frame))
+
+    message = OutgoingMessage("orders", b"x" * 2_000)
+    with ScriptedCluster(script) as cluster:
+        producer = producer_of(
+            cluster, compression=compression, batch_compression=compression, compress_above=above
+        )
+        producer.send_one_way(message)
+        eventually(lambda: len(bodies) == 1, what="the message")
+        producer.send(message)
+        producer.send_batch([message])
+        producer.client.close()
+    used = compression if above == 2_000 else Compression.NONE
+    assert [flags for _, flags in bodies] == [used.value] * 3
+    assert [message.body in body for body, _ in bodies] == [used is Compression.NONE] * 3
 
 
 @pytest.mark.parametrize(
@@ -158,10 +193,14 @@ def test_a_broker_that_hangs_is_skipped_for_three_timeouts(error: RocketMQError,
 
         assert used() == set(TWO)
         producer.note_failure(MessageQueue("orders", "broker-a", 0), error)
-        clock.now_s += skipped_s - 1
+        clock.now_s += skipped_s - 0.01
         assert used() == {"broker-b"}
-        clock.now_s += 2
+        clock.now_s += 1
         assert used() == set(TWO)
+        producer.note_failure(
+            MessageQueue("orders", "broker-a", 0), MessageIllegalError("too large", code=13)
+        )
+        assert used() == set(TWO), "a failure that is the message's"
 
 
 def test_a_key_stays_with_its_queue_over_retries() -> None:
@@ -177,6 +216,19 @@ def test_a_key_stays_with_its_queue_over_retries() -> None:
         producer.client.close()
     assert len(seen) == 3
     assert len(set(seen)) == 1
+
+
+@pytest.mark.parametrize("key", ["k", None])
+def test_a_key_stays_with_its_queue_although_a_retry_sees_more_queues(key: str | None) -> None:
+    with MockCluster({"orders": 2}) as mq, Client(mq.name_server) as client:
+        producer = Producer(client)
+        old, message = client.write_queues("orders"), replace(MESSAGE, sharding_key=key)
+        mq.create_topic("orders", 7)
+        mq.fail(RequestCode.SEND_MESSAGE_V2, code=ResponseCode.TOPIC_NOT_EXIST)
+        sent = producer.send(message).queue
+        assert len(client.write_queues("orders")) == 7, "the route is looked up again"
+        if key is not None:
+            assert queue_for_key(key, client.write_queues("orders")) != queue_for_key(key, old) == sent
 
 
 @pytest.mark.parametrize(
