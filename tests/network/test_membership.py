@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_peer import Peer, answer
-from tests.support.wait import eventually
+from tests.support.wait import eventually, within
 
 from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector
+from pyspark_rocketmq.client.groups import membership
 from pyspark_rocketmq.client.groups.membership import Membership, create_client_id
-from pyspark_rocketmq.errors import ConnectError, PermissionDeniedError, RouteError, TransportError
+from pyspark_rocketmq.errors import (
+    ConnectError,
+    PermissionDeniedError,
+    RequestTimeoutError,
+    RouteError,
+    TransportError,
+)
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command
@@ -112,8 +119,9 @@ def test_locks_are_given_back_at_the_brokers_that_are_there(mq, client):
 
 def test_members_are_asked_of_a_broker_that_knows_this_one(mq, client):
     member = join(client, "one")
-    with pytest.raises(RouteError, match="no broker of the topic accepted a heartbeat yet"):
+    with pytest.raises(RouteError, match="no broker of the topic accepted a heartbeat yet") as unknown:
         member.members("orders")
+    assert unknown.value.facts["topic"] == "orders"
     assert mq.asked[RequestCode.GET_CONSUMER_LIST_BY_GROUP] == 0
     member.send_heartbeat(mq.address("broker-b"), again=False)
     assert member.members("orders") == ("one",)
@@ -123,6 +131,37 @@ def test_members_are_asked_of_a_broker_that_knows_this_one(mq, client):
         assert member.members("orders") == ("one",)
     assert silent.hits == 1, "a broker that hangs is not asked again before its next heartbeat"
     assert not member.is_registered([mq.address("broker-a")])
+
+
+def test_the_error_of_a_list_of_members_is_the_broker_s(mq, client):
+    member, addr = join(client, "one"), mq.address("broker-a")
+    member.send_heartbeat(addr, again=False)
+    mq.fail(RequestCode.GET_CONSUMER_LIST_BY_GROUP, code=ResponseCode.NO_PERMISSION)
+    with pytest.raises(PermissionDeniedError) as refused:
+        member.members("orders")
+    assert (refused.value.facts["group"], refused.value.facts["addr"]) == ("billing", addr)
+    assert not member.is_registered([addr])
+
+
+def test_a_broker_that_hangs_delays_no_list_of_members_and_no_departure(mq, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(membership, "_MEMBERS_MS", 150)
+    addr = mq.address("broker-a")
+    hangs = (RequestCode.GET_CONSUMER_LIST_BY_GROUP, RequestCode.UNREGISTER_CLIENT)
+    silent = mq.inject(Silence(), on=hangs, times=None)
+    with client_of(mq.name_server, requestTimeoutMs="30000") as client:
+        member = join(client, "one")
+        member.send_heartbeat(addr, again=False)
+        with pytest.raises(RequestTimeoutError, match="no answer within 150 ms"):
+            member.members("orders")
+        member.send_heartbeat(addr, again=True)
+        with within(3):
+            member.leave(addr)
+    assert silent.hits == 2
+
+
+def test_a_queue_without_a_broker_keeps_no_other_from_its_lock(mq, client):
+    queues, unknown = mq.queues("orders"), MessageQueue("orders", "broker-c", 0)
+    assert join(client, "one").lock([unknown, *queues]) == dict.fromkeys(queues, True)
 
 
 def test_locks_are_held_by_one_member_and_those_of_a_broker_that_is_away_by_none(mq, client):
@@ -162,7 +201,8 @@ def test_a_broker_tells_that_members_changed():
         del name
         assert frame.command.code == RequestCode.HEART_BEAT
         peer.send(answer(frame, code=ResponseCode.SUCCESS))
-        for code in (RequestCode.CHECK_TRANSACTION_STATE, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED):
+        other = RequestCode.CHECK_TRANSACTION_STATE
+        for code in (other, other, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED):
             fields = {"consumerGroup": "billing"}
             peer.send(encode_frame(Command(code, 7, FLAG_ONE_WAY, fields=fields)))
 
