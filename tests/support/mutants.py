@@ -43,7 +43,7 @@ only_mutate = ["src/pyspark_rocketmq/{module}"]
 do_not_mutate_patterns = ['^\\s*(raise |_LOG\\.)']
 pytest_add_cli_args = [
   "--hypothesis-seed=1", "--hypothesis-profile=mutants", "-p", "no:cacheprovider", "--durations=0",
-  "-m", "not large",
+  "-m", "not large", "--tb=native",
 ]
 pytest_add_cli_args_test_selection = {tests}
 timeout_multiplier = 5.0
