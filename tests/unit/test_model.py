@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from pyspark_rocketmq.model import Message
+from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 
 VALUES = {
     name: name if "str" in str(kind) else number
@@ -55,3 +55,18 @@ def test_other_names_are_no_attributes():
     assert not hasattr(message, "getaway")
     with pytest.raises(AttributeError, match=r"a Message has no getaway$"):
         _ = message.getaway
+
+
+def test_a_range_is_pickled_as_its_parts():
+    offsets = OffsetRange(MessageQueue("orders", "broker-a", 1), 2, 3)
+    assert pickle.loads(pickle.dumps(offsets)) == offsets
+    assert offsets.__reduce__() == (OffsetRange, (offsets.queue, 2, 3))
+    assert offsets.queue.__reduce__() == (MessageQueue, ("orders", "broker-a", 1))
+
+
+def test_a_range_is_read_from_a_checkpoint_that_an_earlier_release_wrote():
+    written = (
+        b"\x80\x04\x8c\x1dpyspark_rocketmq.model.queues\x94\x8c\x0bOffsetRange\x94\x93\x94)\x81\x94]\x94(h\x00\x8c\x0c"
+        b"MessageQueue\x94\x93\x94)\x81\x94]\x94(\x8c\x06orders\x94\x8c\x08broker-a\x94K\x01ebK\x02K\x03eb."
+    )
+    assert pickle.loads(written) == OffsetRange(MessageQueue("orders", "broker-a", 1), 2, 3)

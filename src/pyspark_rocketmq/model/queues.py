@@ -48,6 +48,10 @@ class MessageQueue:
         """Whether it is a queue of a static topic, whose owner may change."""
         return self.broker_name.startswith(LOGICAL_BROKER_PREFIX)
 
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, int]]:
+        # As its parts: a frozen dataclass's own way takes twice as long, and checkpoints have many.
+        return type(self), (self.topic, self.broker_name, self.queue_id)
+
     def __str__(self) -> str:
         return f"{self.topic}@{self.broker_name}:{self.queue_id}"
 
@@ -80,6 +84,9 @@ class OffsetRange:
                 from_offset=self.from_offset,
                 until_offset=self.until_offset,
             )
+
+    def __reduce__(self) -> tuple[type[Self], tuple[MessageQueue, int, int]]:
+        return type(self), (self.queue, self.from_offset, self.until_offset)  # see MessageQueue
 
     @classmethod
     def create(
