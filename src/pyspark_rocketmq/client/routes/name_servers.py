@@ -52,6 +52,11 @@ T = TypeVar("T")
 
 _POLICY: Final = RetryPolicy(base_ms=100, max_ms=1_000)
 
+_ROUTES_KEPT: Final = 64
+
+_decode_route = functools.lru_cache(_ROUTES_KEPT)(decode_route)
+"""All name servers answer the same, and again the next time, until a broker or a topic changes."""
+
 _PASSED_OVER_S: Final = 30.0
 """How long a name server that did not answer is skipped while another one answers."""
 
@@ -298,7 +303,7 @@ def parse_route(topic: str, response: Response) -> TopicRoute | None:
         )
     if response.code == ResponseCode.SYSTEM_ERROR:  # for example of one that waits for its brokers
         raise NameServerError(f"it refuses to answer: {response.remark}", addr=response.addr)
-    route = decode_route(topic, response.require(topic=topic).body)
+    route = _decode_route(topic, bytes(response.require(topic=topic).body))
     if not is_of_proxy(response):
         return route
     return replace(route, brokers=tuple(replace(data, behind_proxy=True) for data in route.brokers))

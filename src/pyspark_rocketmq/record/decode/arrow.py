@@ -174,7 +174,8 @@ class BatchDecoder:
             part_bytes=_UNPACKED_BATCHES * self._max_batch_bytes,
         ):
             for part in self._cut(rows):
-                batch = self._batch(rows[part])
+                whole = part.stop - part.start == len(rows)
+                batch = self._batch(rows if whole else rows[part])
                 if batch.num_rows:
                     yield batch
 

@@ -7,7 +7,7 @@ shows that both give the same results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -98,9 +98,9 @@ class MessageDecoder:
     def _of(self, rows: Rows) -> Iterator[Message]:
         topic, broker_name, queue_id = self._queue.topic, self._queue.broker_name, self._queue.queue_id
         buffers = [data.data for data in rows.buffers]
-        stores, store_of = _different(rows.store_host(), rows)
+        stores, store_of = _different(rows, "store_host", rows.store_host)
         store_hosts, prefixes = list(map(format_host, stores)), [host.hex().upper() for host in stores]
-        borns, born_of = _different(rows.born_host(), rows)
+        borns, born_of = _different(rows, "born_host", rows.born_host)
         born_hosts = list(map(format_host, borns))
         head = rows.head
         plain = zip(
@@ -152,7 +152,9 @@ def _places(spans: Spans) -> tuple[list[int], list[int], list[int]]:
     return spans.index.tolist(), spans.start.tolist(), (spans.start + spans.length).tolist()
 
 
-def _different(hosts: Spans, rows: Rows) -> tuple[list[bytes], list[int]]:
+def _different(rows: Rows, field: str, where: Callable[[], Spans]) -> tuple[list[bytes], list[int]]:
     """Return the different hosts, which are few, and which of them each message has."""
-    encoded = hosts.collect(rows.buffers).dictionary_encode()
+    if (only := rows.only_host(field)) is not None:
+        return [only], [0] * len(rows)
+    encoded = where().collect(rows.buffers).dictionary_encode()
     return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).tolist()

@@ -15,6 +15,10 @@ from pyspark_rocketmq.record.layout import BORN_HOST_AT, FIXED_SIZE, IPV6_EXTRA,
 
 __all__ = ["HEAD", "Chunk", "Rows"]
 
+# Plain integers: with a member of an enumeration, numpy takes several times as long.
+_BORN_HOST_V6: Final = int(MessageFlag.BORN_HOST_V6)
+_STORE_HOST_V6: Final = int(MessageFlag.STORE_HOST_V6)
+
 HEAD: Final = np.dtype(
     [
         ("size", ">i4"),
@@ -114,16 +118,23 @@ class Rows:
         """Return the sysFlag of each message."""
         return self.head["sys_flag"].astype(np.int32)
 
+    def only_host(self, field: str) -> bytes | None:
+        """Return the host that all messages have; None if there are several, or IPv6 addresses."""
+        if not len(self) or (self.sys_flag() & (_BORN_HOST_V6 | _STORE_HOST_V6)).any():
+            return None
+        hosts = np.frombuffer(self.head[field].tobytes(), np.int64)
+        return hosts[:1].tobytes() if (hosts == hosts[0]).all() else None
+
     def born_host(self) -> Spans:
         """Return where the 8 or 20 bytes of the born hosts are."""
-        length = np.where(self.sys_flag() & MessageFlag.BORN_HOST_V6, 8 + IPV6_EXTRA, 8)
+        length = np.where(self.sys_flag() & _BORN_HOST_V6, 8 + IPV6_EXTRA, 8)
         return Spans(self.record.index, self.record.start + BORN_HOST_AT, length)
 
     def store_host(self) -> Spans:
         """Return where the 8 or 20 bytes of the store hosts are."""
         sys_flag = self.sys_flag()
-        length = np.where(sys_flag & MessageFlag.STORE_HOST_V6, 8 + IPV6_EXTRA, 8)
-        shift = np.where(sys_flag & MessageFlag.BORN_HOST_V6, IPV6_EXTRA, 0)
+        length = np.where(sys_flag & _STORE_HOST_V6, 8 + IPV6_EXTRA, 8)
+        shift = np.where(sys_flag & _BORN_HOST_V6, IPV6_EXTRA, 0)
         return Spans(self.record.index, self.record.start + STORE_HOST_AT + shift, length)
 
 

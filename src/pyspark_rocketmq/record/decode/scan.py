@@ -19,7 +19,7 @@ from pyspark_rocketmq.errors import CorruptMessageError, LocalProtocolError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.decode.corrupt import BODY_DAMAGED, UNREADABLE, Corrupt
 from pyspark_rocketmq.record.decode.rows import HEAD, Chunk, Rows
-from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask, Spans, view_sliding
+from pyspark_rocketmq.record.decode.spans import Bytes, Int64s, Mask, Spans, ascends, view_sliding
 from pyspark_rocketmq.record.decode.unpack import unpack
 from pyspark_rocketmq.record.layout import (
     FIXED_SIZE,
@@ -41,7 +41,11 @@ _AFTER_STORE_HOST: Final = ("reconsume_times", "prepared_transaction_offset", "b
 _MAX_BUFFER: Final = 2**31 - 1
 """Arrow's binary views count with 32 bits within a buffer."""
 
-_INNER_BATCH: Final = MessageFlag.NEED_UNWRAP | MessageFlag.INNER_BATCH
+# Plain integers: with a member of an enumeration, numpy takes several times as long.
+_COMPRESSED: Final = int(MessageFlag.COMPRESSED)
+_INNER_BATCH: Final = int(MessageFlag.NEED_UNWRAP | MessageFlag.INNER_BATCH)
+_BORN_HOST_V6: Final = int(MessageFlag.BORN_HOST_V6)
+_STORE_HOST_V6: Final = int(MessageFlag.STORE_HOST_V6)
 
 _SIZE: Final = struct.Struct(">i")
 
@@ -83,8 +87,8 @@ def scan(
     for part in _unpack(rows, wanted, packed, corrupt, body_limit=body_limit, part_bytes=part_bytes):
         if not len(part):
             continue
-        ascends = np.diff(part.offset, prepend=last) > 0
-        corrupt.require(ascends, part.offset, "the queue offsets of the messages do not ascend")
+        ordered = ascends(part.offset, last)
+        corrupt.require(ordered, part.offset, "the queue offsets of the messages do not ascend")
         last = int(part.offset[-1])
         yield part
 
@@ -119,9 +123,9 @@ def _scan_buffer(chunks: Sequence[Chunk], number: int, corrupt: Corrupt) -> tupl
     elif is_light(corrupt.queue.topic):
         rows = replace(rows, offset=_light_offsets(rows, corrupt))
     # Before anything is cut away: a message that is out of its place would be cut silently.
-    ascends = np.diff(rows.offset, prepend=-1) > 0
-    ascends[(np.cumsum(count) - count)[count > 0]] = True  # answers may overlap
-    corrupt.require(ascends, rows.offset, "the queue offsets within an answer do not ascend")
+    ordered = ascends(rows.offset, -1)
+    ordered[(np.cumsum(count) - count)[count > 0]] = True  # answers may overlap
+    corrupt.require(ordered, rows.offset, "the queue offsets within an answer do not ascend")
     return rows, wanted[:2]
 
 
@@ -194,9 +198,9 @@ def _locate(data: Bytes, start: Int64s, offset_delta: Int64s, number: int, corru
     sys_flag = head["sys_flag"].astype(np.int32)
     end = start + size
     body_start = start + FIXED_SIZE
-    if (sys_flag & (MessageFlag.BORN_HOST_V6 | MessageFlag.STORE_HOST_V6)).any():
-        after_born = np.where(sys_flag & MessageFlag.BORN_HOST_V6, IPV6_EXTRA, 0)
-        after_store = after_born + np.where(sys_flag & MessageFlag.STORE_HOST_V6, IPV6_EXTRA, 0)
+    if (sys_flag & (_BORN_HOST_V6 | _STORE_HOST_V6)).any():
+        after_born = np.where(sys_flag & _BORN_HOST_V6, IPV6_EXTRA, 0)
+        after_store = after_born + np.where(sys_flag & _STORE_HOST_V6, IPV6_EXTRA, 0)
         corrupt.require(
             size >= MIN_RECORD_SIZE + after_store, offset, "the record is too short for its hosts"
         )
@@ -254,7 +258,7 @@ def _select(rows: Rows, wanted: Int64s, *, with_body: bool) -> tuple[Rows, Int64
     if not keep.all():
         kept = np.flatnonzero(keep)
         rows, wanted, sys_flag, inner = rows[kept], wanted[:, kept], sys_flag[kept], inner[kept]
-    return rows, wanted, inner | (sys_flag & MessageFlag.COMPRESSED != 0) if with_body else inner
+    return rows, wanted, inner | (sys_flag & _COMPRESSED != 0) if with_body else inner
 
 
 def _unpack(
