@@ -34,6 +34,27 @@ def test_consume_stats() -> None:
     assert decode_consume_stats(body) == {Q0: ConsumerOffset(12, 5, 1700000000000)}
 
 
+def test_times_that_are_left_out_are_unknown() -> None:
+    topic = b'{"offsetTable":{' + KEY0 + b':{"maxOffset":12,"minOffset":3}}}'
+    assert decode_topic_stats(topic) == {Q0: QueueStats(3, 12, 0)}
+    group = b'{"offsetTable":{' + KEY0 + b':{"brokerOffset":12,"consumerOffset":5}}}'
+    assert decode_consume_stats(group) == {Q0: ConsumerOffset(12, 5, 0)}
+
+
+@pytest.mark.parametrize(
+    ("decode", "what"),
+    [
+        (decode_topic_stats, "topic stats"),
+        (decode_consume_stats, "consume stats"),
+        (decode_reset_offsets, "reset offsets"),
+    ],
+)
+def test_an_error_names_the_table(decode: Decoder, what: str) -> None:
+    for body, place in ((b"[]", ""), (b'{"offsetTable":{{}:0}}', ".offsetTable.<key>.topic")):
+        with pytest.raises(RemoteProtocolError, match=f": {what}{place} should be"):
+            decode(body)
+
+
 def test_reset_offsets() -> None:
     body = b'{"offsetTable":{' + KEY0 + b":12," + KEY1 + b":-1}}"
     assert decode_reset_offsets(body) == {Q0: 12, Q1: -1}
