@@ -22,14 +22,16 @@ from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, TlsOptions
 from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.net.receive_buffer import ReceiveBuffer
 from pyspark_rocketmq.errors import (
+    BrokerError,
     ConnectError,
     ConnectionLostError,
     RemoteProtocolError,
     RequestTimeoutError,
 )
-from pyspark_rocketmq.remoting.command import Command
+from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command
 from pyspark_rocketmq.remoting.frame import Frame, encode_frame
 from pyspark_rocketmq.remoting.header import GetMaxOffsetRequest
+from pyspark_rocketmq.remoting.template import RequestTemplate
 
 OPTIONS = ConnectionOptions(connect_timeout_ms=30_000, request_timeout_ms=30_000)
 
@@ -70,6 +72,82 @@ def test_call_returns_the_answer(connect) -> None:
     with ScriptedPeer(echo) as peer:
         response = connect(peer).call(request(7))
         assert (response.code, bytes(response.body)) == (0, b"7")
+
+
+def test_requests_that_are_sent_together_have_their_bodies_and_get_their_answers(connect) -> None:
+    def script(peer: Peer, frame: Frame) -> None:
+        peer.send(answer(frame, body=frame.command.fields["queueId"].encode() + bytes(frame.body)))
+
+    def bodies(opaques: list[int]) -> list[bytes]:
+        return [bytes(connection.wait(opaque, deadline()).body) for opaque in opaques]
+
+    with ScriptedPeer(script) as peer:
+        connection = connect(peer)
+        sent = connection.submit_all([(request(1), b"a"), (request(2), b""), (request(3), b"c")])
+        assert bodies(sent) == [b"1a", b"2", b"3c"]
+        template = RequestTemplate(request(), "queue_id")
+        assert bodies(connection.submit_many(template, [(4,), (5,)])) == [b"4", b"5"]
+        sent = [connection.submit(request(6)), connection.submit(request(7), b"d")]
+        assert bodies(sent) == [b"6", b"7d"]
+        assert bytes(connection.call(request(8)).body) == b"8"
+        assert bytes(connection.call(request(9), b"e").body) == b"9e"
+        assert connection.in_flight == 0
+
+
+def test_an_answer_that_has_arrived_is_known_before_it_is_taken(connect) -> None:
+    with ScriptedPeer(echo) as peer:
+        connection = connect(peer)
+        first, second = connection.submit(request(1)), connection.submit(request(2))
+        assert not connection.has_answer(first)
+        connection.wait(second, deadline())  # answers come in the order of their requests here
+        assert (connection.has_answer(first), connection.unclaimed) == (True, 1)
+        connection.wait(first, deadline())
+        assert (connection.has_answer(first), connection.unclaimed) == (False, 0)
+
+
+def test_what_is_sent_one_way_has_no_answer(connect) -> None:
+    seen: list[tuple[int, bytes]] = []
+
+    def script(peer: Peer, frame: Frame) -> None:
+        seen.append((frame.command.flag, bytes(frame.body)))
+        if not frame.command.flag & FLAG_ONE_WAY:
+            peer.send(answer(frame))
+
+    with ScriptedPeer(script) as peer:
+        connection = connect(peer)
+        connection.post(request())
+        connection.post(request(), b"x")
+        assert connection.in_flight == 0
+        connection.call(request())
+    assert seen == [(FLAG_ONE_WAY, b""), (FLAG_ONE_WAY, b"x"), (0, b"")]
+
+
+@pytest.mark.parametrize("codes", [(), (0,), (17,), (0, 17)])
+@pytest.mark.parametrize("code", [0, 17])
+def test_an_answer_is_required_to_have_one_of_some_codes(connect, code: int, codes: tuple[int, ...]) -> None:
+    with ScriptedPeer(lambda peer, frame: peer.send(answer(frame, code=code, remark="why"))) as peer:
+        response = connect(peer).call(request())
+        assert response.remark == "why"
+        if code in (codes or (0,)):
+            assert response.require(*codes, topic="orders") is response
+            return
+        with pytest.raises(BrokerError, match="why") as caught:
+            response.require(*codes, topic="orders")
+        assert caught.value.code == code
+        assert (caught.value.facts["addr"], caught.value.facts["topic"]) == (peer.addr, "orders")
+
+
+@pytest.mark.parametrize("how", ["call", "submit", "post"])
+def test_a_peer_that_takes_no_requests_is_given_up_in_time(how: str) -> None:
+    large = bytes(12 << 20)  # more than both sides' buffers hold
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = Connection(f"127.0.0.1:{listener.getsockname()[1]}", OPTIONS)
+        try:
+            with pytest.raises(RequestTimeoutError, match="the peer takes no more requests"):
+                getattr(connection, how)(request(), large, deadline=deadline(150))
+            assert connection.in_flight == 0
+        finally:
+            connection.close()
 
 
 def test_answers_in_reverse_order_find_their_requests(connect) -> None:
@@ -154,8 +232,9 @@ def test_silent_peer_is_a_timeout_and_the_late_answer_is_dropped(connect) -> Non
         with pytest.raises(RequestTimeoutError, match="no answer within 100 ms") as info:
             connection.call(request(1), deadline=deadline(100))
         assert info.value.retriable
-        assert bytes(connection.call(request(2)).body) == b"2"
         assert connection.in_flight == 0
+        assert bytes(connection.call(request(2)).body) == b"2"
+        assert (connection.in_flight, connection.unclaimed) == (0, 0)
 
 
 def test_answer_to_nothing_we_asked_is_ignored(connect) -> None:

@@ -305,6 +305,33 @@ def test_in_order_closing_waits_for_calls_at_most_as_long_as_it_is_told(seconds:
     assert sum(client.clock.sleeps) == pytest.approx(seconds)
 
 
+def test_a_dead_letter_of_a_static_topic_is_stored_where_its_message_is():
+    client, worker = Client(), Worker()
+    worker.queue = MOVING
+    options = PushOptions(ordered=True, max_reconsume_times=0)
+    delivery = Delivery(client, "billing", options, lambda _: LATER)
+    delivery(worker, messages(b"a", store_host=SLAVE))
+    assert (client.sent, worker.finished) == ([(SLAVE, 1_000)], [b"a"])
+
+
+def test_side_by_side_closing_waits_for_calls_at_most_as_long_as_it_is_told():
+    begun, may_end = threading.Event(), threading.Event()
+
+    def listener(_: object) -> None:
+        begun.set()
+        may_end.wait(60)
+
+    worker = Worker()
+    delivery = Delivery(Client(), "billing", PushOptions(threads=1), listener)
+    delivery(worker, messages(b"a"))
+    begun.wait(60)
+    delivery.close([worker], 0.01)
+    assert worker.finished == []
+    may_end.set()
+    delivery.close([worker], 60)
+    assert worker.finished == [b"a"]
+
+
 @pytest.mark.parametrize("result", ["LATER", "CONSUME_SUCCESS", True])
 def test_a_result_of_another_type_defers_the_messages(
     deliver: Deliver, result: object, caplog: pytest.LogCaptureFixture
