@@ -49,12 +49,13 @@ _WARM_UP: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a query: its seconds, and the CPU seconds of Spark and its Python processes."""
+    """One run of a query: its seconds, and CPU seconds of Spark with its Python processes, and of brokers."""
 
     query: str
     source: str
     seconds: float
     cpu_s: float
+    broker_cpu_s: float
 
 
 def main() -> None:
@@ -169,8 +170,8 @@ def measure(spark: SparkSession, query: str, source: str, text: str, brokers: se
             if not job.await_termination(_PATIENCE_S):
                 raise TimeoutError(f"{query} from {source} did not end in {_PATIENCE_S} s")
     seconds = time.perf_counter() - begin
-    cpu = sum(own.stop().cpu_s.values()) - sum(logs.stop().cpu_s.values())
-    return Run(query, source, seconds, cpu)
+    in_brokers = sum(logs.stop().cpu_s.values())
+    return Run(query, source, seconds, sum(own.stop().cpu_s.values()) - in_brokers, in_brokers)
 
 
 def _median(runs: Sequence[Run], query: str, source: str, figure: str) -> float:
@@ -186,19 +187,26 @@ def _line(query: str, runs: Sequence[Run], count: int) -> str:
 
 def report(runs: Sequence[Run], count: int) -> Table:
     """Return the table of medians, with the geometric means of the ratios."""
-    table = Table("query", "events/s", "Kafka's", "ratio", "CPU s/M", "Kafka's", "ratio")
+    table = Table(
+        *("query", "events/s", "Kafka's", "ratio", "CPU s/M", "Kafka's", "ratio", "broker CPU s/M", "Kafka's")
+    )
     speeds, costs = [], []
     for query in dict.fromkeys(run.query for run in runs):
         ours, theirs = (_median(runs, query, source, "seconds") for source in ("rocketmq", "kafka"))
-        cpu, their_cpu = (_median(runs, query, source, "cpu_s") for source in ("rocketmq", "kafka"))
+        cpu, their_cpu, *brokers = (
+            _median(runs, query, source, figure)
+            for figure in ("cpu_s", "broker_cpu_s")
+            for source in ("rocketmq", "kafka")
+        )
         speeds.append(theirs / ours)
         costs.append(their_cpu / cpu)
         table.add_row(
             *(query, f"{count / ours:,.0f}", f"{count / theirs:,.0f}", f"{speeds[-1]:.2f}x"),
             *(f"{cpu / count * 1e6:.1f}", f"{their_cpu / count * 1e6:.1f}", f"{costs[-1]:.2f}x"),
+            *(f"{each / count * 1e6:.1f}" for each in brokers),
         )
     means = [statistics.geometric_mean(each) for each in (speeds, costs)]
-    table.add_row("geometric mean", "", "", f"{means[0]:.2f}x", "", "", f"{means[1]:.2f}x")
+    table.add_row("geometric mean", "", "", f"{means[0]:.2f}x", "", "", f"{means[1]:.2f}x", "", "")
     return table
 
 

@@ -101,6 +101,18 @@ def test_a_killed_broker_comes_back_where_it_was(replicated: DevCluster) -> None
 
 
 @pytest.mark.needs("cluster")
+def test_a_broker_registers_with_a_name_server_that_starts_after_it(replicated: DevCluster) -> None:
+    (name_server,), broker = replicated.name_servers, replicated.broker("broker-b")
+    broker.kill()
+    name_server.kill()
+    broker.launch()
+    eventually(lambda: "boot success" in broker.log_tail())
+    name_server.start()
+    broker.await_up()
+    assert [broker.broker_name, "0", broker.address] in _listing(replicated)
+
+
+@pytest.mark.needs("cluster")
 def test_a_paused_broker_keeps_its_connections_and_its_port(replicated: DevCluster) -> None:
     broker = replicated.broker("broker-b")
     assert broker.pid is not None

@@ -371,11 +371,11 @@ class DevCluster:
         )
 
     def _bring_up(self) -> None:
-        # One wave after the other: while it starts, a broker looks up name servers once, a slave its
-        # master once, and both again only after 10 s. A proxy ends if it finds no broker.
+        # One wave after the other: while it starts, a slave looks up its master once, and again only after
+        # 10 s. A proxy ends if it finds no broker. A master registers when `await_up` asks it to.
         masters = [broker for broker in self._brokers if broker.broker_id == 0]
         slaves = [broker for broker in self._brokers if broker.broker_id != 0]
-        for wave in (self._name_servers, masters, slaves, self._proxies):
+        for wave in ((*self._name_servers, *masters), slaves, self._proxies):
             for server in wave:
                 server.launch()
             for server in wave:

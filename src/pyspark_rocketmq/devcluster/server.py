@@ -215,17 +215,25 @@ class Broker(Server):
         """
         deadline = self._start_deadline()
         self._process.wait_for_log(_UP, deadline)
-        if not self._is_registered(deadline):
-            register_now(
-                self.address,
-                self._permission,
-                options=self._runtime.connection,
-                deadline=deadline,
-                clock=self._runtime.clock,
-            )
-            self._process.wait_until(
-                lambda: self._is_registered(deadline), deadline, "has not registered with the name servers"
-            )
+        self._process.wait_until(
+            lambda: self._registers(deadline), deadline, "has not registered with the name servers"
+        )
+
+    def _registers(self, deadline: Deadline) -> bool:
+        """Return whether every name server knows the broker, and if not, ask it to register.
+
+        Each time: it registers with the name servers that it has found so far.
+        """
+        if self._is_registered(deadline):
+            return True
+        register_now(
+            self.address,
+            self._permission,
+            options=self._runtime.connection,
+            deadline=deadline,
+            clock=self._runtime.clock,
+        )
+        return self._is_registered(deadline)
 
     def _is_registered(self, deadline: Deadline) -> bool:
         return is_registered(
