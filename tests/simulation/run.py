@@ -59,7 +59,9 @@ def live_all(seeds: range, processes: int) -> Iterator[Result]:
     if processes == 1:
         yield from map(_live, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(processes, quiet) as pool:
+    # A process that is forked has everything imported: a second and a half less for each.
+    start = "fork" if sys.platform == "linux" else "spawn"
+    with multiprocessing.get_context(start).Pool(processes, quiet) as pool:
         yield from pool.imap_unordered(_live, seeds, chunksize=_AT_ONCE)
 
 

@@ -112,14 +112,14 @@ class Scheduler:
     def park(self, timeout_s: float | None) -> bool:
         """Let the current task wait: whether it was woken within ``timeout_s``."""
         task = self.current()
-        if task.process.dead:
+        process = task.process
+        if process.dead:
             raise GreenletExit
-        task.waits += 1
-        number = task.waits
+        task.waits = number = task.waits + 1
         if timeout_s is not None:
             self.after(timeout_s, self._resume, task, number, False)
-        woken = bool(self._hub.switch())
-        if task.process.dead:
+        woken: bool = self._hub.switch()
+        if process.dead:
             raise GreenletExit
         return woken
 

@@ -105,7 +105,8 @@ class Server:
     @property
     def accepts(self) -> bool | None:
         """See `Listener`: a stopped process's kernel still accepts."""
-        return {State.KILLED: False, State.VANISHED: None}.get(self.state, True)
+        state = self.state
+        return None if state is State.VANISHED else state is not State.KILLED
 
     @property
     def running(self) -> bool:

@@ -143,15 +143,17 @@ def decode_header(view: Buffer, serializer: Serializer) -> Command:
 
 _read_json = json.JSONDecoder().raw_decode
 _LANGUAGES: Final[dict[str, LanguageCode]] = {code.name: code for code in LanguageCode}
+_PYTHON: Final = LanguageCode.PYTHON
 
 
 def _encode_json(command: Command) -> bytes:
     # Written by hand: pulls come here, and a general encoder takes twice as long.
     fields = ",".join([f"{_quote(name)}:{_quote(value)}" for name, value in command.fields.items()])
     remark = f',"remark":{_quote(command.remark)}' if command.remark else ""
+    language = "PYTHON" if command.language is _PYTHON else command.language.name
     return (
         f'{{"code":{command.code:d},"extFields":{{{fields}}},"flag":{command.flag:d},'
-        f'"language":"{command.language.name}","opaque":{command.opaque:d}{remark},'
+        f'"language":"{language}","opaque":{command.opaque:d}{remark},'
         f'"serializeTypeCurrentRPC":"JSON","version":{command.version:d}}}'
     ).encode()
 

@@ -103,9 +103,12 @@ class BrokerStore:
 
         If the numbers of queues are lowered, brokers keep what is in the queues beyond, and their offsets.
         """
-        if not self.has_queue(topic, queue_id):
-            return self._logs.get((topic, queue_id), QueueLog())
-        return self._logs.setdefault((topic, queue_id), QueueLog())
+        log = self._logs.get((topic, queue_id))
+        if log is None:
+            log = QueueLog()
+            if self.has_queue(topic, queue_id):
+                self._logs[topic, queue_id] = log
+        return log
 
     def any_queue(self, topic: str) -> int:
         """Return a writable queue for a message without a queue."""

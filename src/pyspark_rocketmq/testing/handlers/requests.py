@@ -7,6 +7,7 @@ checks every 5 s).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -87,12 +88,17 @@ class Replica:
     def limits(self) -> PullLimits:
         """The limits of one pull response in the broker's settings."""
         settings = self.store.settings
-        return PullLimits(int(settings[_MAX_COUNT]), int(settings[_MAX_BYTES]))
+        return _limits(settings[_MAX_COUNT], settings[_MAX_BYTES])
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return this replica's max offset."""
         log = self.store.log(topic, queue_id)
         return max(log.min_offset, log.max_offset - self.lag)
+
+
+@functools.lru_cache
+def _limits(messages: str, body_bytes: str) -> PullLimits:
+    return PullLimits(int(messages), int(body_bytes))
 
 
 def broker_settings(broker: str, cluster: str, limits: PullLimits) -> dict[str, str]:
@@ -183,7 +189,11 @@ def _tag_hashes(request: PullMessageRequest) -> frozenset[int] | None:
         raise Refused(
             ResponseCode.SYSTEM_ERROR, "The broker does not support consumer to filter message by SQL92"
         )
-    text = request.subscription or "*"
+    return _hashes(request.subscription or "*")
+
+
+@functools.lru_cache
+def _hashes(text: str) -> frozenset[int] | None:
     tags = MessageSelector(" || ".join(part.strip() for part in text.split("||"))).tags
     if tags is not None and not tags - {""}:
         raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
