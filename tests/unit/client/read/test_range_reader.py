@@ -107,6 +107,15 @@ def test_a_lost_connection_costs_no_answer_that_is_here() -> None:
     assert covered(read(client, 640)) == list(range(640))
 
 
+def test_an_empty_range_ends_without_a_request() -> None:
+    client = LockstepClient(at_most(32))
+    ranges = [OffsetRange(QUEUE, 5, 5), OffsetRange(QUEUE, 7, 8), OffsetRange(QUEUE, 9, 9)]
+    events = list(read_chunks(client, ranges, ReadOptions(consumer_group="g")))
+    assert [event.pull.offsets for event in events if isinstance(event, RangeEnd)] == ranges
+    assert [event.pull.offsets for event in events if isinstance(event, Pulled)] == ranges[1:2]
+    assert client.pulls == [(MASTER, 7)]
+
+
 # --- bytes ----------------------------------------------------------------------------------
 
 

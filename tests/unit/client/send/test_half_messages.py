@@ -357,3 +357,18 @@ def test_half_messages_of_several_tasks_are_one_table() -> None:
     assert table.schema == HALF_SCHEMA
     assert HalfMessages.unpack([b""]).equals(HALF_SCHEMA.empty_table())
     assert target_queues(SIX) == tuple(MessageQueue("orders", *at) for at in [(A, 0), (A, 1), (B, 0)])
+
+
+def test_half_messages_take_little_room_on_their_way_to_the_driver() -> None:
+    halves = HalfMessages()
+    for number in range(2_000):
+        halves.add(
+            SendResult(
+                status=SendStatus.SEND_OK,
+                queue=MessageQueue("orders", B, 3),
+                msg_id=f"7F00000100002A9F0000{number:012X}",
+                offset_msg_id=f"{'F' * 16}{2**40 + 300 * number:016X}",
+                queue_offset=number,
+            )
+        )
+    assert len(halves.pack()) < halves.table().nbytes / 2
