@@ -76,6 +76,25 @@ def test_messages_of_open_batches_hold_others_back() -> None:
     assert find_open(ended) == []
 
 
+def test_a_decision_ends_what_its_owner_has_begun_until_then() -> None:
+    begun = log(
+        Begin(owner="q", number=1, ends={}),
+        Begin(owner="q", number=2, ends={}),
+        Begin(owner="q", number=3, ends={}),
+        Begin(owner="other", number=1, ends={}),
+    )
+    for decision in (commit(2, since=0), Abort(owner="q", number=2)):
+        assert find_open([*begun, Entry(4, 1_004, decision)]) == begun[2:]
+
+
+def test_ranges_have_no_bounds_where_none_are_given() -> None:
+    ranges = {A: ((0, 3), (5, 9)), B: ((0, 1),)}
+    assert clip(ranges, begins={}) == ranges
+    assert clip(ranges, begins={A: 6}) == {A: ((6, 9),), B: ((0, 1),)}
+    assert clip(ranges, begins={A: 1}, ends={A: 7}) == {A: ((1, 3), (5, 7))}
+    assert listed(ranges) == (OffsetRange(A, 0, 3), OffsetRange(A, 5, 9), OffsetRange(B, 0, 1))
+
+
 @given(RANGES, RANGES)
 def test_ranges_are_joined_and_subtracted_as_sets_are(some, others) -> None:
     joined = join([{A: some}, {A: others}])
