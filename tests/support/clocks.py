@@ -74,6 +74,8 @@ class WrongClock:
 class Beats:
     """Tells whether event loops run: each answers a beat, and the next one follows."""
 
+    _PAUSE_S = 0.05
+    """Between two beats of a loop: each wakes its thread."""
     _LATE_S = 0.1
     _DEAD_S = 10.0
     """A loop that has not answered for this long will not: time passes again."""
@@ -88,6 +90,8 @@ class Beats:
     def all_run(self) -> bool:
         now_s = time.monotonic()
         for loop in tuple(self._answered):
+            if now_s - self._sent_s.get(loop, -math.inf) < self._PAUSE_S:
+                continue
             self._answered.discard(loop)
             with contextlib.suppress(RuntimeError):  # it is closed
                 loop.call_soon_threadsafe(self._answered.add, loop)
