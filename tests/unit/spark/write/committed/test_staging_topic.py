@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SinkOptions, parse_options
-from pyspark_rocketmq.spark.write.committed.staging_topic import options_of_tasks
+from pyspark_rocketmq.spark.write.committed.staging_topic import batch_name, check_target, options_of_tasks
 
 TRANSACTIONAL = {
     "nameServer": "127.0.0.1:9876",
@@ -30,3 +32,21 @@ def test_a_staged_write_sends_to_its_staging_topic(given: dict[str, str], topic:
     assert (sent.topic, sent.ordered, sent.is_staged) == (topic, True, False)
     assert sent.commits_ranges == options.commits_ranges
     assert sent.commit_topic == given.get("commitTopic")
+
+
+def test_batches_of_topics_that_share_a_staging_topic_have_different_names() -> None:
+    committed, staged = (
+        parse_options(SinkOptions, TRANSACTIONAL | {"transactionVisibility": visibility}, environ={})
+        for visibility in ("committed", "staged")
+    )
+    assert (batch_name(committed, "q").owner, batch_name(staged, "q").owner) == ("q", "t/q")
+    assert [batch_name(staged, "q").number, batch_name(staged, "q", 7).number] == [0, 7]
+
+
+def test_a_row_goes_to_the_queue_with_the_broker_and_number_of_its_staging_queue() -> None:
+    queues = tuple(MessageQueue("t", broker, number) for broker in "ab" for number in range(2))
+    assert check_target(MessageQueue("t-staging", "b", 1), "t", queues) == MessageQueue("t", "b", 1)
+    for missing in (MessageQueue("t-staging", "b", 2), MessageQueue("t-staging", "c", 0)):
+        with pytest.raises(OptionError, match="has no such queue in t that may be written") as refused:
+            check_target(missing, "t", queues)
+        assert (refused.value.facts["option"], refused.value.facts["topic"]) == ("stagingTopic", "t")
