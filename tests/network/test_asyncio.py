@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import runpy
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.certificates import Authority
+from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 
 from pyspark_rocketmq.client import (
     AsyncClient,
@@ -22,6 +24,9 @@ from pyspark_rocketmq.client import (
     ProducerOptions,
     PullStatus,
 )
+from pyspark_rocketmq.client.aio.connection import AsyncConnection
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.requests import max_offset
 from pyspark_rocketmq.errors import (
     AuthenticationError,
@@ -38,6 +43,8 @@ from pyspark_rocketmq.errors import (
 from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.remoting.header import GetMaxOffsetRequest
 from pyspark_rocketmq.testing import (
     Announce,
     Cut,
@@ -288,6 +295,32 @@ def test_a_silent_broker_ends_at_the_deadline(mq: MockBroker) -> None:
         assert await client.max_offsets([QUEUE]) == {QUEUE: 0}
 
     run(mq, use)
+
+
+@pytest.mark.parametrize("body_bytes", [1, 500_000])
+def test_calls_wait_their_turn_at_a_slow_peer(body_bytes: int) -> None:
+    """All take twice as long as the time-out: in answers, or in bytes that the peer has not taken yet."""
+    calls, timeout_ms = 40, 1_000
+
+    def answer_slowly(peer: Peer, frame: Frame) -> None:
+        time.sleep(2 * timeout_ms / 1_000 / calls)
+        peer.send(answer(frame))
+
+    async def main(addr: str) -> None:
+        connection = await AsyncConnection.open(addr, ConnectionOptions(), SYSTEM_CLOCK)
+        request = GetMaxOffsetRequest(topic="orders", queue_id=0, broker_name="broker-a")
+
+        async def call() -> None:
+            deadline = Deadline(SYSTEM_CLOCK, timeout_ms, renewable=True)
+            await connection.call(request, bytes(body_bytes), deadline=deadline)
+
+        try:
+            await asyncio.gather(*(call() for _ in range(calls)))
+        finally:
+            await connection.close()
+
+    with ScriptedPeer(answer_slowly) as peer:
+        asyncio.run(main(peer.addr))
 
 
 def test_a_frame_that_never_ends_is_given_up(mq: MockBroker) -> None:

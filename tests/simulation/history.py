@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -79,6 +80,10 @@ class History:
         Rows that were stored before an earlier micro-batch's ``alignedTimestamp``.
     stored_at : dict
         When each message was stored (virtual seconds).
+    well_from_s : float
+        From when no send has a reason to be repeated.
+    stored_when_well : Counter
+        How often each body was stored from then on.
     batch_jobs : list of str
         What batches lacked, or had too much.
     overlaps : list of str
@@ -135,6 +140,8 @@ class History:
     stored_ms: dict[Place, int] = field(default_factory=dict)
     unaligned: list[str] = field(default_factory=list)
     stored_at: dict[Place, float] = field(default_factory=dict)
+    well_from_s: float = math.inf
+    stored_when_well: Counter[bytes] = field(default_factory=Counter)
     batch_jobs: list[str] = field(default_factory=list)
     overlaps: list[str] = field(default_factory=list)
     oversized: list[str] = field(default_factory=list)
@@ -206,6 +213,7 @@ class History:
         self.stored_ms[self.place(*place)] = stored_ms
         self.stored[self.place(*place)] = body
         self.stored_at[self.place(*place)] = self.now()
+        self.stored_when_well[body] += self.now() >= self.well_from_s
         if write_id is not None:
             self.write_ids.setdefault(body, set()).add(write_id)
         self.watch(body)

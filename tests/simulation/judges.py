@@ -252,6 +252,12 @@ def unaligned(history: History) -> list[str]:
     return history.unaligned
 
 
+def sent_again(history: History) -> list[str]:
+    """Messages that were stored twice when nothing was wrong any more."""
+    again = {body: count for body, count in history.stored_when_well.items() if count > 1}
+    return [f"{body!r} is stored {count} times" for body, count in sorted(again.items())]
+
+
 def slow(history: History) -> list[str]:
     """Reads that took long though nothing was wrong, or only a master was gone whose slaves can be read."""
     return history.slow
@@ -306,6 +312,7 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "memory over its bound": oversized,
     "kept for nobody": left_over,
     "waited for nothing": idle,
+    "sent again for nothing": sent_again,
     "slow": slow,
     "not aligned": unaligned,
     "died of an outage": died,

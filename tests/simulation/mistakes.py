@@ -73,6 +73,12 @@ PLANTS: Final = tuple(
             "if connection.alive:\n                    return connection",
             "if True:\n                    return connection",
         ),
+        (
+            "the time-out of a request counts from its own begin",
+            "client.clock",
+            "self._at = max(self._at, at_s + self.timeout_ms / 1000)",
+            "pass",
+        ),
         # --- routes
         (
             "name servers that know no broker make a topic missing",

@@ -6,12 +6,16 @@ import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 from tests.simulation.history import History
 from tests.simulation.network import Network
 from tests.simulation.scheduler import Scheduler
 
 __all__ = ["Accident", "Kills", "Stage"]
+
+_AFTER_EFFECTS_S: Final = 20.0
+"""After this time, every connection that was broken off is noticed, and every request that was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,7 @@ class Stage:
     def heal(self) -> None:
         """Let nothing go wrong from now on."""
         self.healed, self.healed_at_s = True, self.scheduler.now
+        self.history.well_from_s = self.scheduler.now + _AFTER_EFFECTS_S
         self.kills = Kills()
         self.network.heal()
         self.note("everything is well again")

@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -225,6 +226,7 @@ def _changed(name: str) -> dict[str, object]:
         "memory over its bound": {"oversized": ["9 bytes are in memory, 5 may be"]},
         "kept for nobody": {"left_over": ["query-executor-0 has 1 request"]},
         "waited for nothing": {"idle": ["query-executor-0 waits 2.0 s for broker-a-0"]},
+        "sent again for nothing": {"stored_when_well": Counter({first.body: 2})},
         "slow": {"slow": ["task 0.0 of query-executor-0 took 100 s"]},
         "not aligned": {"unaligned": ["('orders', 'broker-a', 0, 3) is 100 ms late"]},
         "died of an outage": {"died": ["ConnectError: refused"]},

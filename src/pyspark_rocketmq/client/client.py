@@ -122,9 +122,10 @@ class Client:
 
     # --- where things are ---
 
-    def deadline(self, timeout_ms: float | None = None) -> Deadline:
+    def deadline(self, timeout_ms: float | None = None, *, renewable: bool = False) -> Deadline:
         """Return the deadline of an operation that starts now."""
-        return Deadline(self.clock, self.operation_timeout_ms if timeout_ms is None else timeout_ms)
+        timeout_ms = self.operation_timeout_ms if timeout_ms is None else timeout_ms
+        return Deadline(self.clock, timeout_ms, renewable=renewable)
 
     def route(self, topic: str) -> TopicRoute:
         """Return the topic's route, at most ``routeRefreshMs`` old.

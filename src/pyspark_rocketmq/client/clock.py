@@ -50,13 +50,18 @@ class Deadline:
     clock : Clock
     timeout_ms : float
         From now on.
+    renewable : bool
+        Whether progress renews it. For requests that wait their turn, because many large bodies share a slow
+        link: a time-out from each one's own begin would say how many are in flight, not whether the peer
+        answers; and what is requested again does not arrive sooner.
     """
 
-    __slots__ = ("_at", "_clock", "timeout_ms")
+    __slots__ = ("_at", "_clock", "_renewable", "timeout_ms")
 
-    def __init__(self, clock: Clock, timeout_ms: float) -> None:
+    def __init__(self, clock: Clock, timeout_ms: float, *, renewable: bool = False) -> None:
         self._clock = clock
         self._at = clock.monotonic() + timeout_ms / 1000
+        self._renewable = renewable
         self.timeout_ms = timeout_ms
 
     @property
@@ -69,9 +74,14 @@ class Deadline:
         """Whether no time is left."""
         return self._clock.monotonic() >= self._at
 
-    def sooner(self, timeout_ms: float) -> Deadline:
-        """Return a deadline ``timeout_ms`` from now, or this one if it ends first."""
-        return Deadline(self._clock, min(timeout_ms, self.remaining_s * 1000))
+    def sooner(self, timeout_ms: float, *, renewable: bool = False) -> Deadline:
+        """Return a deadline ``timeout_ms`` from now, or at this one's end if that comes first."""
+        return Deadline(self._clock, min(timeout_ms, self.remaining_s * 1000), renewable=renewable)
+
+    def record_progress(self, at_s: float) -> None:
+        """Count the time-out from a moment of the clock, if it is renewable and ends later then."""
+        if self._renewable:
+            self._at = max(self._at, at_s + self.timeout_ms / 1000)
 
     def check(self, what: str, **facts: object) -> None:
         """Raise when no time is left.

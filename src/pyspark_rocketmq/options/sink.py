@@ -151,8 +151,8 @@ class SinkOptions(Options):
         whole_number(1, example=10_000),
         default=10_000,
         aliases=("producer.timeout",),
-        doc="Timeout of one send attempt, in milliseconds. Above the brokers' own timeouts (3 s for slaves, "
-        "5 s for the disk, 8 s in all), so that a slow store is answered, not sent again.",
+        doc="Timeout of one send attempt, in ms, counted from the last response to an earlier one. Above the "
+        "brokers' own timeouts (3 s for slaves, 5 s for the disk, 8 s), so that a slow store is answered.",
     )
     retries: int = option(
         "retries",

@@ -105,9 +105,10 @@ class AsyncClient:
             if isinstance(outcome, AsyncConnection):
                 await outcome.close()
 
-    def deadline(self, timeout_ms: float | None = None) -> Deadline:
+    def deadline(self, timeout_ms: float | None = None, *, renewable: bool = False) -> Deadline:
         """Return the deadline of an operation that starts now."""
-        return Deadline(self.clock, self.operation_timeout_ms if timeout_ms is None else timeout_ms)
+        timeout_ms = self.operation_timeout_ms if timeout_ms is None else timeout_ms
+        return Deadline(self.clock, timeout_ms, renewable=renewable)
 
     # --- where things are ---
 

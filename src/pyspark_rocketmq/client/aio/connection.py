@@ -53,6 +53,7 @@ class AsyncConnection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._ended = asyncio.Event()
         self._heard_at = clock.monotonic()
+        self._answered = 0  # the number of the last request with an answer
         self._error: ConnectionLostError | RemoteProtocolError | None = None
 
     @classmethod
@@ -99,16 +100,17 @@ class AsyncConnection(asyncio.Protocol):
         RemoteProtocolError
             The peer sent something that is no answer.
         """
-        opaque = next(self._opaques) & _MAX_OPAQUE
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        await self._wait_for_room(deadline)
+        opaque = next(self._opaques) & _MAX_OPAQUE
         try:
-            async with asyncio.timeout(deadline.remaining_s):
-                await self._write(encode_request(self._options, request, body, opaque, 0), opaque, answer)
-                return await answer
-        except TimeoutError:
-            if answer.done() and not answer.cancelled():  # it came together with the time-out
-                return answer.result()
-            raise self._overdue(deadline) from None
+            self._write(encode_request(self._options, request, body, opaque, 0), opaque, answer)
+            while not (await asyncio.wait((answer,), timeout=deadline.remaining_s))[0]:
+                if self._answered < opaque:  # an earlier request: this one waits its turn
+                    deadline.record_progress(self._heard_at)
+                if deadline.expired:
+                    raise self._overdue(deadline)
+            return answer.result()
         finally:
             self._pending.pop(opaque, None)
             if answer.done() and not answer.cancelled():
@@ -117,12 +119,9 @@ class AsyncConnection(asyncio.Protocol):
     async def post(self, request: Request, body: Buffer = b"", *, deadline: Deadline) -> None:
         """Send a one-way request: the server never answers, not even with an error. Raises as `call`."""
         opaque = next(self._opaques) & _MAX_OPAQUE
-        try:
-            async with asyncio.timeout(deadline.remaining_s):
-                await self._write(encode_request(self._options, request, body, opaque, FLAG_ONE_WAY))
-                await self._writable.wait()
-        except TimeoutError:
-            raise self._overdue(deadline) from None
+        await self._wait_for_room(deadline)
+        self._write(encode_request(self._options, request, body, opaque, FLAG_ONE_WAY))
+        await self._wait_for_room(deadline)
 
     async def close(self) -> None:
         """Close the connection, and wait until it is closed, at most a second."""
@@ -177,17 +176,32 @@ class AsyncConnection(asyncio.Protocol):
         for command, buffer, start, end in self._buffer.take_frames():
             if self._wire_log is not None:
                 self._wire_log.log_received(command, end - start)
-            answer = self._pending.pop(command.opaque, None) if command.is_response else None
+            if not command.is_response:
+                continue
+            self._answered = command.opaque
+            answer = self._pending.pop(command.opaque, None)
             if answer is not None and not answer.done():
                 answer.set_result(Response(command, self.addr, buffer, start, end))
 
     # --- sending and failing ---
 
-    async def _write(
+    async def _wait_for_room(self, deadline: Deadline) -> None:
+        """Wait until the peer takes bytes; each time-out in which it took some is followed by another one."""
+        assert self._transport is not None
+        while not self._writable.is_set():
+            unsent, had_room = self._transport.get_write_buffer_size(), False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(deadline.remaining_s):
+                    had_room = await self._writable.wait()  # another task may have filled it first
+            if had_room or self._transport.get_write_buffer_size() < unsent:
+                deadline.record_progress(self._clock.monotonic())
+            if deadline.expired:
+                raise self._overdue(deadline)
+
+    def _write(
         self, parts: Sequence[Buffer], opaque: int = 0, answer: asyncio.Future[Response] | None = None
     ) -> None:
-        """Write when the peer takes bytes, and expect an answer from then on."""
-        await self._writable.wait()
+        """Write, and expect an answer from then on."""
         self._check()
         if answer is not None:
             self._pending[opaque] = answer

@@ -114,6 +114,7 @@ class Connection:
         self._answers: dict[int, Response] = {}
         self._requests: deque[Received] = deque()
         self._heard_at = clock.monotonic()
+        self._answered = 0  # the number of the last request with an answer
         self._error: ConnectionLostError | RemoteProtocolError | None = None
         self.on_request: RequestHandler | None = None
         """Called with each request that the server makes; such requests are ignored without it."""
@@ -217,7 +218,11 @@ class Connection:
                     return here
                 self._check()
                 if drained:
-                    raise self._overdue(deadline)
+                    if self._answered < min(opaques):  # an earlier request: these wait their turn
+                        deadline.record_progress(self._heard_at)
+                    if deadline.expired:
+                        raise self._overdue(deadline)
+                    drained = False
                 remaining_s = deadline.remaining_s
                 if remaining_s > 0 and self._leading:
                     self._turn.wait(remaining_s)
@@ -282,9 +287,12 @@ class Connection:
         if self._wire_log is not None:
             self._wire_log.log_sent(b"".join(parts))
         try:
+            taken = self._socket.taken
             self._socket.send(parts)
             while self._socket.unsent:
                 self._check()
+                if taken < (taken := self._socket.taken):
+                    deadline.record_progress(self._clock.monotonic())
                 deadline.check("the peer takes no more requests", addr=self.addr)
                 with self._turn:
                     lead = not self._leading
@@ -344,14 +352,14 @@ class Connection:
                 self._wire_log.log_received(frame.command, frame.end - frame.start)
         with self._turn:
             for frame in frames:
-                command = frame.command
+                command, buffer, start, end = frame
                 if not command.is_response:
                     self._requests.append(frame)
-                elif command.opaque in self._pending:  # else: abandoned, or an answer to nothing we asked
+                    continue
+                self._answered = command.opaque
+                if command.opaque in self._pending:  # else: abandoned, or an answer to nothing we asked
                     self._pending.discard(command.opaque)
-                    self._answers[command.opaque] = Response(
-                        command, self.addr, frame.buffer, frame.start, frame.end
-                    )
+                    self._answers[command.opaque] = Response(command, self.addr, buffer, start, end)
             self._turn.notify_all()
 
     def _serve(self) -> None:

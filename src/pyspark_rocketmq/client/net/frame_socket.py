@@ -81,6 +81,8 @@ class FrameSocket:
         self._buffer = ReceiveBuffer()
         self._given_up = False
         self._frames = 0
+        self.taken = 0
+        """The number of bytes that the peer, or the machine, has taken so far."""
         self.may_have_more = False
         """Whether there may be more to receive although `sleep` would not notice it."""
 
@@ -121,6 +123,7 @@ class FrameSocket:
                 raise self._lost(cause) from cause
             if sent is None:
                 return
+            self.taken += sent
             if sent == len(view):
                 outgoing.popleft()
             else:

@@ -199,8 +199,9 @@ class RangePull:
             self._client.clock.sleep(max(0.0, self._resume_at - self._now()))
             self._send(1)
         assert self._channel is not None, "a range that is not done always has something to ask for"
-        deadline = self._client.deadline(self._client.request_timeout_ms)
+        deadline = self._client.deadline(self._client.request_timeout_ms, renewable=True)
         answers = self._channel.wait_some(self._in_flight, deadline)
+        self._patience.record_answer()
         self._depth.record_answer(len(answers), self._in_flight[answers[-1][0]][1], self._now())
         busy = [response for _, response in answers if pull_answer.is_busy(response)]
         for opaque, response in answers:

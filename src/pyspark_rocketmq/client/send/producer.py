@@ -148,7 +148,7 @@ class Producer:
         outgoing = self._encode(message)
         target = self.choose(outgoing.topic, queue, message.sharding_key)
         call = self.call_for(outgoing, target)
-        deadline = self.client.deadline(self.options.send_timeout_ms)
+        deadline = self.client.deadline(self.options.send_timeout_ms, renewable=True)
         self.connect(target).post(call.request, call.body, deadline=deadline)
 
     def _encode(self, message: OutgoingMessage) -> Outgoing:
@@ -171,7 +171,8 @@ class Producer:
                 fixed = tried  # also when the number of queues changes between two tries
             try:
                 call = self.call_for(outgoing, tried)
-                return call.on(self.connect(tried), deadline=deadline.sooner(self.options.send_timeout_ms))
+                until = deadline.sooner(self.options.send_timeout_ms, renewable=True)
+                return call.on(self.connect(tried), deadline=until)
             except RocketMQError as error:
                 self.note_failure(tried, error)
                 raise

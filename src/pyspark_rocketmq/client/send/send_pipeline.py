@@ -294,7 +294,7 @@ class SendPipeline:
 
     def _launch_on(self, connection: Connection, flights: Sequence[_Flight]) -> None:
         self._before_send()
-        deadline = self._client.deadline(self._producer.options.send_timeout_ms)
+        deadline = self._client.deadline(self._producer.options.send_timeout_ms, renewable=True)
         calls = [(flight.call.request, flight.call.body) for flight in flights if flight.call is not None]
         try:
             opaques = connection.submit_all(calls, deadline=deadline)

@@ -55,8 +55,10 @@ class ProducerOptions:
     Parameters
     ----------
     send_timeout_ms : int
-        Timeout of one attempt. Java's is 3 s. This one is above the brokers' own timeouts (3 s for slaves,
-        5 s for the disk, 8 s in all): what is stored slowly is not sent again, and so not stored twice.
+        Timeout of one attempt, counted from the last answer to an earlier request of the connection: sends
+        that share a slow link wait their turn. Java's is 3 s. This one is above the brokers' own timeouts
+        (3 s for slaves, 5 s for the disk, 8 s in all): what is stored slowly is not sent again, and so not
+        stored twice.
     retries : int
         Retries after the first attempt, at other brokers of the topic if there are any.
     accept_statuses : frozenset of SendStatus

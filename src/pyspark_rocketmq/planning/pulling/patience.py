@@ -22,6 +22,10 @@ class Patience:
         self.failures = 0
         self._failing_since = self._missing_since = self._arriving = None
 
+    def record_answer(self) -> None:
+        """Record an answer, perhaps not the next one in order: what arrives now is another one."""
+        self._arriving = None
+
     def record_failure(self, now_s: float, *, missed: bool) -> None:
         """Record a failure.
 

@@ -69,3 +69,13 @@ def test_nothing_is_waited_for_if_no_answer_is_arriving() -> None:
     assert patience.record_late_answer(11.0, (5, 10))
     patience.record_progress()
     assert patience.record_late_answer(12.0, (9, 10)), "the first time-out since then"
+
+
+def test_after_an_answer_what_arrives_next_is_another_one() -> None:
+    """Answers come in any order: one that is not the next in order shows that the link carries."""
+    patience = Patience()
+    assert patience.record_late_answer(10.0, (5, 100))
+    patience.record_answer()
+    assert not patience.awaits_late_answer
+    assert patience.record_late_answer(11.0, (6, 50))
+    assert patience.stalled_ms(12.0) == 2_000, "an answer out of order is no progress of the range"
