@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -134,7 +135,7 @@ class Network:
         habits = self.habits
         delay_s = habits.delay_s
         if habits.jitter_s:
-            delay_s += self.chance.expovariate(1.0) * habits.jitter_s
+            delay_s -= math.log(1.0 - self.chance.random()) * habits.jitter_s  # expovariate, without its call
         return delay_s + self.slowness.get(server.name, 0.0) if self.slowness else delay_s
 
     def connect(self, process: Process, addr: str, options: ConnectionOptions) -> ByteStream:

@@ -25,7 +25,7 @@ from tests.simulation.shrink import shrink
 
 __all__ = ["Result", "live_all", "main"]
 
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 2
 _SHRUNK: Final = 3
 """So many of the seeds that failed are shrunk and told."""
 
@@ -51,7 +51,7 @@ def quiet() -> None:
     """Prepare a process for many lives: no log, and few searches for circles among millions of objects."""
     logging.disable(logging.CRITICAL)
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(300_000, 20, 100)
 
 
 def live_all(seeds: range, processes: int) -> Iterator[Result]:

@@ -304,7 +304,11 @@ class World:
         if history.ranged and not self._came() <= history.came:
             return False
         if self.plan.retires or history.generations:
-            return history.stored.keys() - history.expired - self.out_of_reach() <= history.read
+            unread = history.stored.keys() - history.expired - history.read
+            away = self.cluster.retired
+            if any(place[1] not in away and place[:3] not in history.generations for place in unread):
+                return False  # none of these is out of reach
+            return not unread or unread <= self.out_of_reach()
         if not history.ranged and len(history.read) < len(history.stored) - len(history.expired):
             return False
         return self.logical_places().keys() - history.expired <= history.read
