@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -50,9 +50,17 @@ _STARTING_S: Final = 0.2
 _MAX_SKEW_MS: Final = 5_000
 _DISK_FULL: Final = 0.9
 _ANY_TOPIC: Final = "TBW102"
-_PROXY: Final = "proxy"
 _SERVED: Final = "what a proxy serves is in docs/addresses.md; the name servers' address shows more"
 _THREADS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What an address that was given as a name server's turned out to be."""
+
+    finding: Finding
+    info: ClusterInfo | None = None
+    is_proxy: bool = False
 
 
 def examine(
@@ -70,13 +78,13 @@ def examine(
     """
     hasty = replace(options, connect_timeout_ms=_TIMEOUT_MS, request_timeout_ms=_TIMEOUT_MS)
     seen = _side_by_side(lambda addr: _name_server(hasty, addr, clock), hasty.name_servers)
-    findings = [finding for finding, _ in seen]
-    infos = [info for _, info in seen if info is not None]
+    findings = [server.finding for server in seen]
+    infos = [server.info for server in seen if server.info is not None]
     if not infos:
-        if any(finding.subject.startswith(_PROXY) for finding in findings):
+        if any(server.is_proxy for server in seen):
             findings += _through_proxy(hasty, topic, group, clock)
         return findings
-    findings += _same_brokers(options.name_servers, [info for _, info in seen])
+    findings += _same_brokers(options.name_servers, [server.info for server in seen])
     brokers = {
         (name, broker_id, addr)
         for info in infos
@@ -101,19 +109,21 @@ def _side_by_side(look: Callable[[T], R], things: Iterable[T]) -> list[R]:
         return list(threads.map(look, things))
 
 
-def _name_server(options: ClientOptions, addr: str, clock: Clock) -> tuple[Finding, ClusterInfo | None]:
+def _name_server(options: ClientOptions, addr: str, clock: Clock) -> _Server:
     subject = f"name server {addr}"
     alone = replace(options, name_servers=(addr,))
     try:
         with Client(alone, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
             info = Admin(client).cluster_info()
-            return good(subject, f"knows {len(info.brokers)} brokers in {len(info.clusters)} clusters"), info
+            known = f"knows {len(info.brokers)} brokers in {len(info.clusters)} clusters"
+            return _Server(good(subject, known), info)
     except UnsupportedRequestError as error:
         if _is_proxy(alone, addr, clock):
-            return poor(
-                f"{_PROXY} {addr}", "it does not list brokers, so they are not checked", _SERVED
-            ), None
-        return bad(subject, str(error), "use the port of the name server, or a proxy's remoting port"), None
+            found = poor(f"proxy {addr}", "it does not list brokers, so they are not checked", _SERVED)
+            return _Server(found, is_proxy=True)
+        return _Server(
+            bad(subject, str(error), "use the port of the name server, or a proxy's remoting port")
+        )
     except RocketMQError as error:
         tls = (
             "; TLS is on: is it on there too (tls=true)?"
@@ -121,7 +131,7 @@ def _name_server(options: ClientOptions, addr: str, clock: Clock) -> tuple[Findi
             else "; does it ask for TLS (tls=true)?"
         )
         advice = "check host, port (9876 by default) and firewall, and that it is a name server" + tls
-        return bad(subject, str(error), advice), None
+        return _Server(bad(subject, str(error), advice))
 
 
 def _is_proxy(options: ClientOptions, addr: str, clock: Clock) -> bool:
