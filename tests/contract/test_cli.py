@@ -9,14 +9,15 @@ from dataclasses import replace
 
 import pytest
 from tests.support.cli import CommandLine
-from tests.support.clocks import WrongClock
+from tests.support.clocks import FakeClock, WrongClock
 from tests.support.patient import PATIENCE_MS, patient_producer
 from tests.support.releases import version_name
 from tests.support.topics import fresh_name
 from tests.support.wait import PATIENCE, eventually
 
 from pyspark_rocketmq.cli.cluster_commands import groups
-from pyspark_rocketmq.client import ClientOptions, OutgoingMessage
+from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset
 from pyspark_rocketmq.tools.doctor import examine
@@ -186,19 +187,21 @@ def test_a_group_consumes_and_its_lag_goes_down(cli, ten, group):
     assert group in cli("groups").out
 
 
-def test_lag_is_watched_until_ctrl_c(cli, ten, group, client, monkeypatch):
-    looks = []
+def test_lag_is_watched_until_ctrl_c(mq, cli, ten, group, client, monkeypatch):
+    clock = FakeClock(base=SYSTEM_CLOCK)
 
-    def sleep(seconds: float) -> None:
-        looks.append(seconds)
-        if len(looks) == 1:
+    def look() -> None:
+        looks = clock.sleeps.count(0.5)
+        if looks == 1:
             client.commit_offsets(group, client.max_offsets(client.read_queues(ten)))
-        if len(looks) == 3:
+        if looks == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(groups.time, "sleep", sleep)
+    clock.on_sleep = look
+    options = ClientOptions(name_servers=(mq.name_server,))
+    monkeypatch.setattr(groups, "connect", lambda *_: Client(options, clock=clock))
     done = cli("lag", group, "-t", ten, "--watch", "--interval", "0.5")
-    assert (done.code, looks) == (130, [0.5] * 3)
+    assert (done.code, clock.sleeps.count(0.5)) == (130, 3)
     assert f"{group} is 0 messages behind" in done.out
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -107,7 +106,7 @@ def lag(
             }
         )
     else:
-        console().print(_table(group, rows, {}, away))
+        console().print(_table(group, rows, {}, away, client.clock.now_ms()))
     if most is not None and (away or sum(row.lag for row in rows) > most):
         raise typer.Exit(1)
 
@@ -154,11 +153,11 @@ def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float)
 
     with Live(console=console(), auto_refresh=False) as live:
         before: dict[MessageQueue, int] = {}
-        looked_s = time.monotonic()
+        looked_s = client.clock.monotonic()
         while True:
             away: dict[str, RocketMQError] = {}
             rows = group_lag(client, group, topics, on_away=away.__setitem__)
-            seconds = time.monotonic() - looked_s
+            seconds = client.clock.monotonic() - looked_s
             looked_s += seconds
             rates = {
                 row.queue: ((row.committed or 0) - before[row.queue]) / seconds
@@ -166,16 +165,19 @@ def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float)
                 if row.queue in before
             }
             before = {row.queue: row.committed or 0 for row in rows}
-            live.update(_table(group, rows, rates, away), refresh=True)
-            time.sleep(interval_s)
+            live.update(_table(group, rows, rates, away, client.clock.now_ms()), refresh=True)
+            client.clock.sleep(interval_s)
 
 
 def _table(
-    group: str, rows: Sequence[GroupPosition], rates: dict[MessageQueue, float], away: Collection[str]
+    group: str,
+    rows: Sequence[GroupPosition],
+    rates: dict[MessageQueue, float],
+    away: Collection[str],
+    now_ms: int,
 ) -> Table:
     from pyspark_rocketmq.client.groups.group_lag import without
 
-    now_ms = time.time() * 1000
     return table(
         ("Topic", "Queue", "Committed", "Max", "Lag", "Behind", *(("Consumed/s",) if rates else ())),
         [
@@ -195,11 +197,11 @@ def _table(
     )
 
 
-def _behind(row: GroupPosition, now_ms: float) -> str:
+def _behind(row: GroupPosition, now_ms: int) -> str:
     """Return the age of the last consumed message, if there is more to consume."""
     if not row.lag or not row.consumed_timestamp:
         return ""
-    seconds = max(0, int(now_ms - row.consumed_timestamp) // 1000)
+    seconds = max(0, (now_ms - row.consumed_timestamp) // 1000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
