@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Sequence
 from typing import Final, Self
 
@@ -21,11 +20,10 @@ from pyspark_rocketmq.errors import (
     RequestTimeoutError,
 )
 from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Buffer
+from pyspark_rocketmq.remoting.request_numbers import RequestNumbers
 from pyspark_rocketmq.remoting.template import Request
 
 __all__ = ["AsyncConnection"]
-
-_MAX_OPAQUE: Final = 0x7FFFFFFF
 
 _SILENCE_MS: Final = 250
 """See `Connection`: a peer that sends nothing during a whole deadline is considered half-open."""
@@ -48,12 +46,11 @@ class AsyncConnection(asyncio.Protocol):
         self._wire_log = WireLog(addr, clock, options.credentials) if options.wire_log else None
         self._transport: asyncio.Transport | None = None
         self._buffer = ReceiveBuffer()
-        self._opaques = itertools.count(1)
+        self._numbers = RequestNumbers()
         self._pending: dict[int, asyncio.Future[Response]] = {}
         self._writable = asyncio.Event()
         self._ended = asyncio.Event()
         self._heard_at = clock.monotonic()
-        self._answered = 0  # the number of the last request with an answer
         self._error: ConnectionLostError | RemoteProtocolError | None = None
 
     @classmethod
@@ -101,13 +98,12 @@ class AsyncConnection(asyncio.Protocol):
             The peer sent something that is no answer.
         """
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        await self._wait_for_room(deadline)
-        opaque = next(self._opaques) & _MAX_OPAQUE
+        await self._wait_for_room(deadline, len(body))
+        opaque = self._numbers.take()
         try:
             self._write(encode_request(self._options, request, body, opaque, 0), opaque, answer)
             while not (await asyncio.wait((answer,), timeout=deadline.remaining_s))[0]:
-                if self._answered < opaque:  # an earlier request: this one waits its turn
-                    deadline.record_progress(self._heard_at)
+                deadline.record_progress(self._numbers.answered_before(opaque))
                 if deadline.expired:
                     raise self._overdue(deadline)
             return answer.result()
@@ -118,10 +114,10 @@ class AsyncConnection(asyncio.Protocol):
 
     async def post(self, request: Request, body: Buffer = b"", *, deadline: Deadline) -> None:
         """Send a one-way request: the server never answers, not even with an error. Raises as `call`."""
-        opaque = next(self._opaques) & _MAX_OPAQUE
-        await self._wait_for_room(deadline)
+        await self._wait_for_room(deadline, len(body))
+        opaque = self._numbers.take()
         self._write(encode_request(self._options, request, body, opaque, FLAG_ONE_WAY))
-        await self._wait_for_room(deadline)
+        await self._wait_for_room(deadline, len(body))
 
     async def close(self) -> None:
         """Close the connection, and wait until it is closed, at most a second."""
@@ -178,22 +174,22 @@ class AsyncConnection(asyncio.Protocol):
                 self._wire_log.log_received(command, end - start)
             if not command.is_response:
                 continue
-            self._answered = command.opaque
+            self._numbers.record_answer(command.opaque, self._heard_at)
             answer = self._pending.pop(command.opaque, None)
             if answer is not None and not answer.done():
                 answer.set_result(Response(command, self.addr, buffer, start, end))
 
     # --- sending and failing ---
 
-    async def _wait_for_room(self, deadline: Deadline) -> None:
-        """Wait until the peer takes bytes; each time-out in which it took some is followed by another one."""
+    async def _wait_for_room(self, deadline: Deadline, size: int) -> None:
+        """Wait until the peer takes bytes; after a time-out in which it took ``size``, as long again."""
         assert self._transport is not None
         while not self._writable.is_set():
             unsent, had_room = self._transport.get_write_buffer_size(), False
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(deadline.remaining_s):
                     had_room = await self._writable.wait()  # another task may have filled it first
-            if had_room or self._transport.get_write_buffer_size() < unsent:
+            if had_room or self._transport.get_write_buffer_size() <= unsent - max(1, size):
                 deadline.record_progress(self._clock.monotonic())
             if deadline.expired:
                 raise self._overdue(deadline)

@@ -95,10 +95,10 @@ class AsyncProducer:
     async def send_one_way(self, message: OutgoingMessage, queue: MessageQueue | None = None) -> None:
         """Send one message without an answer: at most once. As `Producer.send_one_way`."""
         outgoing = self._encode(message)
-        deadline = self.client.deadline(self.options.send_timeout_ms, renewable=True)
         target = await self._choose(outgoing.topic, queue, message.sharding_key)
-        connection = await self._connect(target)
         call = self._requests.call(outgoing, target, now_ms=self.client.clock.now_ms())
+        connection = await self._connect(target)
+        deadline = self.client.deadline(self.options.send_timeout_ms, renewable=True)
         await connection.post(call.request, call.body, deadline=deadline)
 
     def _encode(self, message: OutgoingMessage) -> Outgoing:
@@ -121,10 +121,10 @@ class AsyncProducer:
             tried = await self._choose(outgoing.topic, fixed, key)
             if key is not None:
                 fixed = tried  # also when the number of queues changes between two tries
-            until = deadline.sooner(self.options.send_timeout_ms, renewable=True)
             try:
                 call = self._requests.call(outgoing, tried, now_ms=self.client.clock.now_ms())
                 connection = await self._connect(tried)
+                until = deadline.sooner(self.options.send_timeout_ms, renewable=True)
                 return call.parse(await connection.call(call.request, call.body, deadline=until))
             except RocketMQError as error:
                 self._note_failure(tried, error)

@@ -1,17 +1,16 @@
 """One TCP connection to a name server or broker: pipelined requests, without a thread.
 
-Any number of requests may be in flight; the server answers them in any order and the opaque number
-pairs them up. Whoever waits for an answer reads the socket for everybody (leader and followers), so
-there is no background thread to own, to stop, or to lose in a fork. Bytes are received into large
-buffers and answers are returned as views of them: a pull's records are copied once, by the decoder.
+Any number of requests may be in flight; the server answers them in any order and the opaque number pairs them
+up. Whoever waits for an answer reads the socket for everybody (leader and followers), so there is no
+background thread to own, to stop, or to lose in a fork. Bytes are received into large buffers and answers are
+returned as views of them: a pull's records are copied once, by the decoder.
 
-A writer never stops reading: a server that cannot get rid of its answers stops taking requests, and a
-client that only writes would wait forever.
+A writer never stops reading: a server that cannot get rid of its answers stops taking requests, and a client
+that only writes would wait forever.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,14 +24,15 @@ from pyspark_rocketmq.client.net.wire_log import WireLog
 from pyspark_rocketmq.errors import ConnectionLostError, RemoteProtocolError, RequestTimeoutError
 from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Buffer, Command
 from pyspark_rocketmq.remoting.failure import error_for
+from pyspark_rocketmq.remoting.request_numbers import RequestNumbers
 from pyspark_rocketmq.remoting.template import Request, RequestTemplate, TemplatedRequest
 
 __all__ = ["Connection", "Response"]
 
-_MAX_OPAQUE: Final = 0x7FFFFFFF
-
 _DRAINED_BYTES: Final = 64 << 20
 """More than the kernel buffers for a connection: reading what has arrived ends after this many bytes."""
+
+_ARRIVING_BYTES: Final = 4_096  # of an answer in one time-out: with fewer, it does not count as arriving
 
 _SILENCE_MS: Final = 250
 """A peer that sends nothing during a whole deadline of at least this length is considered half-open. Its
@@ -109,12 +109,11 @@ class Connection:
         self._socket = FrameSocket(host.connect(addr, options), addr)
         self._turn = host.condition()  # everything below; never held while the socket is used
         self._leading = False
-        self._opaques = itertools.count(1)
+        self._numbers = RequestNumbers()
         self._pending: set[int] = set()
         self._answers: dict[int, Response] = {}
         self._requests: deque[Received] = deque()
         self._heard_at = clock.monotonic()
-        self._answered = 0  # the number of the last request with an answer
         self._error: ConnectionLostError | RemoteProtocolError | None = None
         self.on_request: RequestHandler | None = None
         """Called with each request that the server makes; such requests are ignored without it."""
@@ -170,7 +169,7 @@ class Connection:
         self, requests: Sequence[tuple[Request, Buffer]], *, deadline: Deadline | None = None
     ) -> list[int]:
         """Send requests and their bodies together; returns their opaque numbers, as `submit` does."""
-        opaques = [self._next_opaque() for _ in requests]
+        opaques = [self._numbers.take() for _ in requests]
         parts: list[Buffer] = []
         for opaque, (request, body) in zip(opaques, requests, strict=True):
             parts += encode_request(self._options, request, body, opaque, 0)
@@ -185,14 +184,13 @@ class Connection:
         deadline: Deadline | None = None,
     ) -> list[int]:
         """Send a request for each of ``values`` together, which costs little more than one request."""
-        return self.submit_all(
-            [(TemplatedRequest(template, each), b"") for each in values], deadline=deadline
-        )
+        requests = [(TemplatedRequest(template, each), b"") for each in values]
+        return self.submit_all(requests, deadline=deadline)
 
     def post(self, request: Request, body: Buffer = b"", *, deadline: Deadline | None = None) -> None:
         """Send a one-way request: the server never answers, not even with an error."""
         self._check()
-        parts = encode_request(self._options, request, body, self._next_opaque(), FLAG_ONE_WAY)
+        parts = encode_request(self._options, request, body, self._numbers.take(), FLAG_ONE_WAY)
         self._send(parts, deadline or self._deadline())
 
     def wait(self, opaque: int, deadline: Deadline) -> Response:
@@ -209,7 +207,7 @@ class Connection:
         RequestTimeoutError
             The deadline passed; the requests stay in flight until abandoned.
         """
-        drained = False  # once the time is up: the answer may be here unread, after others or in pieces
+        drained, seen = False, (0, 0)  # once the time is up: the answer may be here unread, or in pieces
         while True:
             with self._turn:
                 answers = self._answers
@@ -218,8 +216,10 @@ class Connection:
                     return here
                 self._check()
                 if drained:
-                    if self._answered < min(opaques):  # an earlier request: these wait their turn
+                    deadline.record_progress(self._numbers.answered_before(first := min(opaques)))
+                    if self._socket.arrived_since(seen) >= _ARRIVING_BYTES and self._numbers.is_due(first):
                         deadline.record_progress(self._heard_at)
+                    seen = self._socket.arriving
                     if deadline.expired:
                         raise self._overdue(deadline)
                     drained = False
@@ -268,9 +268,6 @@ class Connection:
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._options.request_timeout_ms)
 
-    def _next_opaque(self) -> int:
-        return next(self._opaques) & _MAX_OPAQUE
-
     def _request(self, opaques: Collection[int], parts: Sequence[Buffer], deadline: Deadline | None) -> None:
         """Expect answers to these requests and send them."""
         with self._turn:
@@ -291,7 +288,8 @@ class Connection:
             self._socket.send(parts)
             while self._socket.unsent:
                 self._check()
-                if taken < (taken := self._socket.taken):
+                if self._socket.taken - taken >= max(map(len, parts)):  # as much as one request: others wait
+                    taken = self._socket.taken
                     deadline.record_progress(self._clock.monotonic())
                 deadline.check("the peer takes no more requests", addr=self.addr)
                 with self._turn:
@@ -350,16 +348,19 @@ class Connection:
         if self._wire_log is not None:
             for frame in frames:
                 self._wire_log.log_received(frame.command, frame.end - frame.start)
+        earliest = 0
         with self._turn:
             for frame in frames:
                 command, buffer, start, end = frame
                 if not command.is_response:
                     self._requests.append(frame)
                     continue
-                self._answered = command.opaque
+                earliest = min(earliest or command.opaque, command.opaque)
                 if command.opaque in self._pending:  # else: abandoned, or an answer to nothing we asked
                     self._pending.discard(command.opaque)
                     self._answers[command.opaque] = Response(command, self.addr, buffer, start, end)
+            if earliest:
+                self._numbers.record_answer(earliest, self._clock.monotonic())
             self._turn.notify_all()
 
     def _serve(self) -> None:
@@ -396,5 +397,4 @@ class Connection:
 
     def _check(self) -> None:
         if self._error is not None:
-            error = type(self._error)(self._error.message, **self._error.facts)
-            raise error from self._error
+            raise type(self._error)(self._error.message, **self._error.facts) from self._error

@@ -96,6 +96,11 @@ class FrameSocket:
         """The number of frames received, and the bytes of the next one so far."""
         return self._frames, self._buffer.unfinished
 
+    def arrived_since(self, before: tuple[int, int]) -> int:
+        """Return how many bytes of the next frame have arrived since `arriving` was that."""
+        frames, size = self.arriving
+        return size - (before[1] if frames == before[0] else 0)
+
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send frames, or queue what the socket does not take now: `flush` and `sleep` send it.
 

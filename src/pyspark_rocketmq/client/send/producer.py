@@ -148,8 +148,9 @@ class Producer:
         outgoing = self._encode(message)
         target = self.choose(outgoing.topic, queue, message.sharding_key)
         call = self.call_for(outgoing, target)
+        connection = self.connect(target)
         deadline = self.client.deadline(self.options.send_timeout_ms, renewable=True)
-        self.connect(target).post(call.request, call.body, deadline=deadline)
+        connection.post(call.request, call.body, deadline=deadline)
 
     def _encode(self, message: OutgoingMessage) -> Outgoing:
         compression, above = self.options.compression, self.options.compress_above
@@ -171,8 +172,9 @@ class Producer:
                 fixed = tried  # also when the number of queues changes between two tries
             try:
                 call = self.call_for(outgoing, tried)
+                connection = self.connect(tried)
                 until = deadline.sooner(self.options.send_timeout_ms, renewable=True)
-                return call.on(self.connect(tried), deadline=until)
+                return call.on(connection, deadline=until)
             except RocketMQError as error:
                 self.note_failure(tried, error)
                 raise
