@@ -1,7 +1,8 @@
-"""Deadlines of tests with healthy and faulty servers in one process."""
+"""Deadlines of tests with healthy and faulty servers in one process; an address without a server."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -25,3 +26,11 @@ def running_time() -> Iterator[RunningTime]:
         patch.setattr(Loop, "start", start_with_beats)
         patch.setattr(type(SYSTEM_CLOCK), "monotonic", lambda _: running.monotonic())
         yield running
+
+
+@pytest.fixture
+def closed_port() -> Iterator[str]:
+    """Return an address at which nobody listens. Nobody else gets the port meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import runpy
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -391,13 +390,6 @@ def test_an_address_that_nobody_listens_at(closed_port: str) -> None:
                 await client.route("orders")
 
     asyncio.run(main())
-
-
-@pytest.fixture
-def closed_port() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def test_one_name_server_is_enough(mq: MockBroker, closed_port: str) -> None:

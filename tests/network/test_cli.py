@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -79,13 +78,6 @@ def cli(capsys, monkeypatch) -> CommandLine:
 def mq() -> Iterator[MockBroker]:
     with MockBroker({"orders": 2, "order-items": 1}) as broker:
         yield broker
-
-
-@pytest.fixture
-def closed_port() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shlex
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -272,17 +271,14 @@ def test_the_usage_errors_of_every_command_are_json(cli: CommandLine, command: s
 
 @pytest.mark.parametrize("words", NEED_A_SERVER)
 def test_the_errors_of_every_command_that_needs_a_server_are_json(
-    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, words: str
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, closed_port: str, words: str
 ) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        closed = f"127.0.0.1:{taken.getsockname()[1]}"
-    monkeypatch.setenv("NAMESRV_ADDR", closed)
+    monkeypatch.setenv("NAMESRV_ADDR", closed_port)
     monkeypatch.setattr(connect, "_OPERATION_TIMEOUT_MS", 200)
     done = cli(*shlex.split(words.replace("CHECKPOINT", "checkpoint")), "--json", given="x\n")
     told = json.loads(done.err)
     assert (done.out, told["type"], told["exitCode"]) == ("", "NameServerError", 1)
-    assert told["facts"]["nameServer"] == closed
+    assert told["facts"]["nameServer"] == closed_port
     check(set(told["facts"]))
 
 

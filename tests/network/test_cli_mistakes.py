@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,10 +96,8 @@ def shown(command: str, done: Done) -> str:
     return f"$ pyspark-rocketmq {command}\n{output}\n[exit code {done.code}]\n"
 
 
-def test_every_mistake_is_answered_as_the_text_says(cli, mq):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        closed = str(taken.getsockname()[1])
+def test_every_mistake_is_answered_as_the_text_says(cli, mq, closed_port):
+    closed = closed_port.rpartition(":")[2]
     answers = []
     for command in MISTAKES:
         done = cli(*shlex.split(command.replace("CLOSED", closed)), given="this is no JSON\n")

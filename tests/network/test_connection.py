@@ -429,12 +429,10 @@ def test_one_tls_context_serves_all_connections_until_its_files_change(tmp_path:
     assert options.context() is not before
 
 
-def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        addr = f"127.0.0.1:{listener.getsockname()[1]}"
+def test_nobody_listens(closed_port: str) -> None:
     with pytest.raises(ConnectError, match="cannot connect") as info:
-        Connection(addr, OPTIONS)
-    assert info.value.facts["addr"] == addr
+        Connection(closed_port, OPTIONS)
+    assert info.value.facts["addr"] == closed_port
 
 
 @pytest.mark.parametrize("addr", ["localhost", "localhost:", ":9876", "localhost:port", "localhost:99999"])

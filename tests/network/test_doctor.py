@@ -45,13 +45,6 @@ def only(findings: list[Finding]) -> Finding:
 
 
 @pytest.fixture
-def closed_port() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{taken.getsockname()[1]}"
-
-
-@pytest.fixture
 def mq() -> Iterator[MockCluster]:
     with MockCluster({"orders": 2, "payments": 1}, brokers=("broker-a", "broker-b")) as cluster:
         yield cluster
