@@ -28,7 +28,7 @@ from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockCluster
-from pyspark_rocketmq.testing.faults import Refuse, Silence
+from pyspark_rocketmq.testing.faults import Delay, Refuse, Silence
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -118,13 +118,17 @@ def test_a_queue_that_a_topic_gains_is_read_from_its_first_message(mq, member, o
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_member_starts_without_a_pause(mq, member, monkeypatch: pytest.MonkeyPatch, ordered: bool):
+def test_a_member_starts_without_a_pause_and_without_a_warning(
+    mq, member, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ordered: bool
+):
     for module in (push_consumer, push_lane):
         monkeypatch.setattr(module, "_TICK_S", 600.0)
+    mq.inject(Delay(0.2), on=RequestCode.HEART_BEAT, times=None)
     sent = put(mq, mq.queue("orders"), b"a") + put(mq, mq.queue("orders", 0, "broker-b"), b"b")
     options = {"rebalance_ms": 600_000, "commit_ms": 600_000}
     one = member(start=FIRST, ordered=ordered, **options).start("orders")
     eventually(lambda: sorted(one.bodies) == sent, 10, what="the first messages")
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_start_offsets_are_committed_at_once(mq, member):

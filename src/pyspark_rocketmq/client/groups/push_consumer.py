@@ -340,6 +340,8 @@ class PushConsumer:
         everything = route.read_queues()
         mine = set(everything)
         if not self.options.broadcasting:
+            if not membership.is_registered([addr for data in route.brokers for addr in data]):
+                return  # the first broker that accepts a heartbeat calls `rebalance`
             members = membership.members(topic)
             if self.client_id not in members:  # a restarted broker gets the member with the next heartbeat
                 for lane in self._lanes.values():
