@@ -229,7 +229,7 @@ def test_tls_and_signatures(tmp_path: Path) -> None:
         with pytest.raises(AuthenticationError):
             asyncio.run(main(secretKey="wrong"))
         with pytest.raises(NameServerError, match="certificate verify failed"):
-            asyncio.run(main(tlsServerName="elsewhere", connectTimeoutMs="300"))
+            asyncio.run(main(tlsServerName="elsewhere", connectTimeoutMs="3000"))
 
 
 # --- what goes wrong ---
