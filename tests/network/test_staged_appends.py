@@ -362,6 +362,16 @@ def test_the_batches_of_queries_that_never_run_again_are_appended_by_a_command(m
     assert visible(mq) == ONCE | {"theirs": 1}
 
 
+def test_a_dead_letter_names_the_topic_of_its_row_not_the_staging_topic(mq, query) -> None:
+    mq.create_topic("dead", 1, brokers=["broker-a"])
+    small = {"maxMessageBytes": "100", "batchBytes": "100", "compression": "none"}
+    query(deadLetterTopic="dead", **small).write(7, "", "x" * 200)
+    found = [
+        (m.properties["deadLetterTopic"], m.properties["deadLetterBodyBytes"]) for m in mq.messages("dead")
+    ]
+    assert sorted(found) == [("orders", "0"), ("orders", "200")]
+
+
 def test_staged_rows_that_are_gone_are_an_error(mq, query, cli) -> None:
     first = query()
     ranges = first.write(7, *BODIES)

@@ -36,7 +36,7 @@ from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.record.encode.outgoing_rows import UNIQUE_KEY_BYTES
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
-from pyspark_rocketmq.spark.write import dead_letters, write_task
+from pyspark_rocketmq.spark.write import dead_letters, parcels
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask
@@ -116,7 +116,7 @@ def test_bodies_are_compressed_from_a_size_on(mq: MockCluster, write: Write, nam
 
 
 def test_a_batch_that_is_cut_into_pieces_is_stored_whole(mq: MockCluster, write: Write, monkeypatch) -> None:
-    monkeypatch.setattr(write_task, "_PIECE_BYTES", 1_000)
+    monkeypatch.setattr(parcels, "_PIECE_BYTES", 1_000)
     assert write(numbered(500)).rows == 500
     assert stored_bodies(mq) == sorted(f"m{number}" for number in range(500))
 
@@ -568,6 +568,16 @@ def test_dead_letters_go_to_a_topic_with_their_cause(mq: MockCluster, write: Wri
     assert (long.body, long.properties["deadLetterBodyBytes"]) == (b"x" * 1000, "2000")
     assert (tagged.body, tagged.tags) == (b"tagged", "a?b")
     assert lost.properties["deadLetterTopic"] == "no such topic"
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_dead_letter_goes_to_any_broker_that_takes_it(mq: MockCluster, write: Write, ordered: bool) -> None:
+    """Also in an ordered write: dead letters have no order."""
+    mq.create_topic("dead", 1)
+    mq.stop_broker("broker-a", unregister=False)
+    batch = rows("", "", brokerName=["broker-b"] * 2, queueId=pa.array([0, 0], pa.int32()))
+    assert write(batch, deadLetterTopic="dead", ordered=ordered, outageTimeout="0s").dead_letters == 2
+    assert len(stored(mq, "dead")) == 2
 
 
 def test_dead_letters_go_to_a_folder_of_parquet_files_and_replace_their_own(

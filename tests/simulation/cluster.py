@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from tests.simulation.dead_letters import refusing_requests
 from tests.simulation.group_members import GroupMembers
 from tests.simulation.history import Place, RecordingStore
 from tests.simulation.host import SimulatedHost
@@ -97,7 +98,7 @@ class Cluster(MockData):
         plain = broker_requests()
         static = static_requests(plain, self._static_topics, self._master)
         operations = {**plain, **static, **admin_requests(), **group_requests()}
-        self._operations = operations | sql_requests(operations)
+        self._operations = operations | sql_requests(operations) | refusing_requests(operations)
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.servers: dict[tuple[str, int], Server] = {}
         self._lives: dict[tuple[str, int], object] = {}

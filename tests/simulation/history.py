@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tests.simulation.dead_letters import DeadLetters
+
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.record.compress import decompress
 from pyspark_rocketmq.testing.store import BrokerStore, HalfMessage, Placed
 
 __all__ = ["KEYS", "History", "Place", "RecordingStore", "Row", "generation_of"]
@@ -100,6 +103,7 @@ class History:
         Whether a proxy answers, which does not tell whether name servers have restarted.
     hidden : bool
         Whether a topic whose brokers are away looks like one that is missing.
+    dead_letters : DeadLetters
     queues : tuple of MessageQueue
         The topic's, if writers saw all of them all the time.
     begun : mapping of MessageQueue to int
@@ -150,6 +154,7 @@ class History:
     slow: list[str] = field(default_factory=list)
     miscounted: list[str] = field(default_factory=list)
     ahead: list[str] = field(default_factory=list)
+    dead_letters: DeadLetters = field(default_factory=DeadLetters)
     errors: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     strict: bool = False
@@ -268,5 +273,6 @@ class RecordingStore(BrokerStore):
         place = (topic, self.name, queue_id, placed.offset)
         if topic.startswith("%"):  # of a group: messages that come again
             return placed
-        self.on_append(place, stored_body.rstrip(), properties, store_timestamp)
+        body = decompress(stored_body, named["sys_flag"])  # type: ignore[arg-type]
+        self.on_append(place, bytes(body).rstrip(), properties, store_timestamp)
         return placed

@@ -232,6 +232,11 @@ def miscounted(history: History) -> list[str]:
     return history.miscounted
 
 
+def dead_letters(history: History) -> list[str]:
+    """Dead letters that are missing, that could have been sent, or that differ from their rows."""
+    return history.dead_letters.judge()
+
+
 def oversized(history: History) -> list[str]:
     """Answers that were sent to a reader and not given out, of more bytes than it may have in its memory."""
     return history.oversized
@@ -309,6 +314,7 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "owned twice": owned_twice,
     "batch is wrong": incomplete,
     "miscounted": miscounted,
+    "dead letters are wrong": dead_letters,
     "memory over its bound": oversized,
     "kept for nobody": left_over,
     "waited for nothing": idle,

@@ -342,7 +342,7 @@ PLANTS: Final = tuple(
         ),
         (
             "the last row of a record batch is not sent",
-            "spark.write.write_task",
+            "spark.write.parcels",
             "yield batch.slice(start, rows)",
             "yield batch.slice(start, max(1, min(rows, batch.num_rows - 1)))",
         ),
@@ -351,6 +351,37 @@ PLANTS: Final = tuple(
             "spark.write.write_task",
             "self._report.rows += len(columns)",
             "self._report.rows = len(columns)",
+        ),
+        # --- dead letters
+        (
+            "a task does not wait for its dead letters",
+            "spark.write.write_task",
+            "while self._dead_letters.unsent:",
+            "while False:",
+        ),
+        (
+            "a batch of which one row is refused is one dead letter",
+            "spark.write.write_task",
+            "        if not outcome.outgoing.batch:\n",
+            "        if True:\n",
+        ),
+        (
+            "of a batch that is refused only the first row is sent again",
+            "spark.write.write_task",
+            "singles = tuple(split_batch(outcome.outgoing))",
+            "singles = tuple(split_batch(outcome.outgoing))[:1]",
+        ),
+        (
+            "a dead letter waits for one broker while others are there",
+            "spark.write.dead_letters",
+            "self._producer.ids), loose=True, token=_DEAD)",
+            "self._producer.ids), self._producer.choose(message.topic), token=_DEAD)",
+        ),
+        (
+            "a dead letter of a staged write names the staging topic",
+            "spark.write.dead_letters",
+            "if self._options.is_staged:",
+            "if False:",
         ),
         # --- transactions
         (

@@ -39,6 +39,7 @@ _STATES: Final = (
     "batch jobs",
     "batch run again after a restart",
     "batches",
+    "dead letter",
     "executor killed",
     "life over TLS",
     "message stored twice",

@@ -103,11 +103,20 @@ def with_sink_changes(plan: Plan) -> Plan:
     return replace(plan, sink=replace(plan.sink, changes=changes), kills=kills)
 
 
+def with_dead_letters(plan: Plan) -> Plan:
+    """Have rows among those of a write that cannot be sent."""
+    chance = plan.own_chance("dead letters")
+    if plan.sink is None or plan.narrow or chance.random() < 0.75:
+        return plan
+    return replace(plan, sink=plan.sink.made_flawed(chance))
+
+
 SELECTING_PARTS: Final = (
     with_broker_clocks,
     with_start_by_time,
     with_filter,
     with_alignment,
     with_sink_changes,
+    with_dead_letters,
 )
 """In their order."""

@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
+from tests.simulation.dead_letters import DEAD_LETTERS, FLAWS, LARGEST_BYTES, SinkRow
 from tests.simulation.half_checks import Resolver
 from tests.simulation.history import KEYS
 from tests.simulation.program import Program
@@ -21,7 +22,7 @@ from tests.simulation.tasks import Survive, TaskSet
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.errors import DataLossError, NameServerError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.options import SinkOptions, parse_options
-from pyspark_rocketmq.spark.write.committed.staging_topic import batch_name, options_of_tasks
+from pyspark_rocketmq.spark.write.committed.staging_topic import batch_name
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.transaction import Transactions
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
@@ -54,6 +55,8 @@ class SinkPlan:
     changes : tuple of dict
         Options that replace others when the write is started again: at the first restart, the second, …, and
         from the beginning.
+    flawed : int
+        One row of so many cannot be sent; 0: all can.
     """
 
     batches: int = 1
@@ -63,6 +66,7 @@ class SinkPlan:
     pause_s: float = 0.0
     options: dict[str, str] = field(default_factory=dict)
     changes: tuple[dict[str, str], ...] = ()
+    flawed: int = 0
 
     @classmethod
     def drawn(cls, chance: random.Random, span_s: float, *, keyed: bool | None) -> SinkPlan:
@@ -96,6 +100,16 @@ class SinkPlan:
         """Return the plan of a write whose batches are committed in a commit topic."""
         committed = {"deliveryGuarantee": "transactional", "transactionVisibility": visibility}
         return replace(self, options={**self.options, **committed})
+
+    def made_flawed(self, chance: random.Random) -> SinkPlan:
+        """Return the plan of a write of which some rows are dead letters."""
+        options = {
+            "deadLetterTopic": DEAD_LETTERS,
+            "maxMessageBytes": str(LARGEST_BYTES),
+            "batchBytes": chance.choice(("500", str(LARGEST_BYTES))),
+            "compression": "none",
+        }
+        return replace(self, options={**self.options, **options}, flawed=chance.choice((2, 3, 5)))
 
     @property
     def committed(self) -> bool:
@@ -156,6 +170,7 @@ class Sink:
         self._runs = itertools.cycle(({}, *plan.changes))
         self._options = self._parse({})
         columns = [("body", pa.binary())] + [("shardingKey", pa.string())] * plan.keyed
+        columns += [("tags", pa.string()), ("keys", pa.string())] * bool(plan.flawed)
         self._schema = pa.schema(columns)
         self._spark_schema = from_arrow_schema(self._schema)
         self._layout = sink_layout(self._spark_schema, self._options)
@@ -271,36 +286,48 @@ class Sink:
 
     # --- rows ---
 
-    def _rows(self, batch: int, partition: int) -> list[tuple[str, int, str | None]]:
-        """Return each row's lane, its number there, and its key."""
+    def _rows(self, batch: int, partition: int) -> list[SinkRow]:
+        """Return the rows of a partition; which of them have a flaw, and which one, is always the same."""
         found = []
+        every = self._plan.flawed
         for number in range(self._plan.rows):
             key = KEYS[(number + partition) % len(KEYS)] if self._plan.keyed else None
             lane = f"{self._name}-{batch}.{partition}-{key or 'any'}"
-            found.append((lane, number, key))
+            flawed = every and number % every == every - 1
+            flaw = FLAWS[(batch + partition + number // every) % len(FLAWS)] if flawed else None
+            found.append(SinkRow(lane, number, key, flaw))
         return found
 
-    def _batches(self, rows: list[tuple[str, int, str | None]], survive: Survive) -> Iterator[pa.RecordBatch]:
+    def _batches(self, rows: list[SinkRow], survive: Survive) -> Iterator[pa.RecordBatch]:
         """Give out the rows as Spark does, in record batches between which an executor may die."""
         size = max(1, len(rows) // 3)
         for start in range(0, len(rows), size):
             survive()
             mine = rows[start : start + size]
-            bodies = [b"%s:%d" % (lane.encode(), number) for lane, number, _ in mine]
-            self._history.sent.update(bodies)
-            columns = [pa.array([body.ljust(self._body_bytes) for body in bodies], pa.binary())]
+            bodies = [row.body(self._body_bytes) for row in mine]
+            for row, body in zip(mine, bodies, strict=True):
+                if row.flaw is None:
+                    self._history.sent.add(body.rstrip())
+                else:
+                    self._history.dead_letters.expect(row, body, self._given["topic"])
+            columns = [pa.array(bodies, pa.binary())]
             if self._plan.keyed:
-                columns.append(pa.array([key for _, _, key in mine], pa.string()))
+                columns.append(pa.array([row.key for row in mine], pa.string()))
+            if self._plan.flawed:
+                columns.append(pa.array([row.tags for row in mine], pa.string()))
+                columns.append(pa.array([row.keys for row in mine], pa.string()))
             yield pa.record_batch(columns, schema=self._schema)
         survive()
 
     def _write(self, client: Client, name: TransactionName, partition: int, survive: Survive) -> WriteReport:
         rows = self._rows(name.number, partition)
         scope = WriteScope(job=str(name), partition=partition, transaction=name)
-        options = options_of_tasks(self._options)
-        report = WriteTask(client, options, self._layout, scope).run(self._batches(rows, survive))
+        report = WriteTask(client, self._options, self._layout, scope).run(self._batches(rows, survive))
         if report.rows != len(rows):
             self._history.miscounted.append(f"{report.rows} rows are reported, {len(rows)} were given")
+        flawed = sum(row.flaw is not None for row in rows)
+        if report.dead_letters != flawed and not self._plan.committed:  # such a batch is not sent twice
+            self._history.miscounted.append(f"{report.dead_letters} of {flawed} dead letters are reported")
         return report
 
     def _failed(self, error: RocketMQError) -> None:
@@ -327,5 +354,8 @@ class Sink:
         if batch in self._incomplete:
             return
         for partition in range(self._plan.partitions):
-            for lane, number, _ in self._rows(batch, partition):
-                self._history.acknowledged.setdefault(lane, set()).add(number)
+            for row in self._rows(batch, partition):
+                if row.flaw is None:
+                    self._history.acknowledged.setdefault(row.lane, set()).add(row.number)
+                else:
+                    self._history.dead_letters.due.add(row.name)

@@ -15,6 +15,7 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
+from tests.simulation.dead_letters import DeadLetters
 from tests.simulation.drawing import draw_plan
 from tests.simulation.history import History, Row
 from tests.simulation.judges import JUDGES, judge
@@ -195,6 +196,8 @@ def _changed(name: str) -> dict[str, object]:
     """Return what is different in a history in which one thing is wrong."""
     (first, second), (third, last) = history().batches.values()
     elsewhere = Row(("orders", "broker-a", 1, 0), b"sink-0.0-ann:0")
+    missing = DeadLetters()
+    missing.due.add("sink-0.0-any:1")
     swapped = {"batches": {0: [third, last], 1: [first, second]}}
     shortened = {
         "batches": {0: [first, second], 1: [third]},
@@ -223,6 +226,7 @@ def _changed(name: str) -> dict[str, object]:
         "owned twice": {"overlaps": ["orders@broker-a:0"]},
         "batch is wrong": {"batch_jobs": ["('orders', 'broker-a', 0, 3) is missing"]},
         "miscounted": {"miscounted": ["3 rows are reported"]},
+        "dead letters are wrong": {"dead_letters": missing},
         "memory over its bound": {"oversized": ["9 bytes are in memory, 5 may be"]},
         "kept for nobody": {"left_over": ["query-executor-0 has 1 request"]},
         "waited for nothing": {"idle": ["query-executor-0 waits 2.0 s for broker-a-0"]},

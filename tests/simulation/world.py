@@ -11,6 +11,7 @@ from typing import Final
 from tests.simulation.alignment import Alignment
 from tests.simulation.batch_job import BatchJob
 from tests.simulation.cluster import Cluster
+from tests.simulation.dead_letters import DEAD_LETTERS
 from tests.simulation.direct import DirectStream
 from tests.simulation.faults import Fault, happen
 from tests.simulation.group import Group
@@ -76,6 +77,8 @@ class World:
             self.cluster.create_topic(TOPIC, plan.queues, brokers=homes, attributes=attributes)
         if plan.sinks:
             self._commit_batches(homes)
+        if plan.sink is not None and plan.sink.flawed:
+            self.cluster.create_topic(DEAD_LETTERS, 1, brokers=homes)
         client = {name: value for name, value in plan.options.items() if name in _CLIENT_OPTIONS}
         client["nameServer"] = self.cluster.name_server
         self.writers: list[Writer | Sink] = [
@@ -202,7 +205,9 @@ class World:
     def _store(self, place: Place, body: bytes, properties: Mapping[str, str], stored_ms: int) -> None:
         """Record a message; of a transactional write, it is one only if it is committed."""
         write_id = properties.get(PROPERTY_WRITE_ID)
-        if not self.plan.wanted.takes(properties.get(PROPERTY_TAGS), stored_ms):
+        if place[0] == DEAD_LETTERS:
+            self.history.dead_letters.store(body, properties)
+        elif not self.plan.wanted.takes(properties.get(PROPERTY_TAGS), stored_ms):
             self.history.leave_out(place, body)
         elif not self.plan.sinks:
             self.history.store(place, body, write_id, stored_ms)
@@ -328,6 +333,7 @@ class World:
         of_commits = sum(body.startswith(b"sink") for body in history.came) if history.ranged else 0
         reached = Counter(
             {
+                "dead letter": len(history.dead_letters.stored),
                 "life over TLS": self.plan.habits.tls,
                 "message stored twice": len(history.stored) - len(set(history.stored.values())),
                 "messages before the start are left out": bool(self.plan.wanted.since_ms)

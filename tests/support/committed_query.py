@@ -74,7 +74,7 @@ class Query:
         scope = WriteScope(job=str(name), partition=0, transaction=name)
         layout = sink_layout(from_arrow_schema(BODY), self.options)
         rows = pa.RecordBatch.from_pydict({"body": list(bodies)}, schema=BODY)
-        return WriteTask(self._client, options_of_tasks(self.options), layout, scope).run([rows]).ranges
+        return WriteTask(self._client, self.options, layout, scope).run([rows]).ranges
 
     def commit(self, number: int, *parts: Ranges | None) -> None:
         """Commit a batch as the driver does, with what its tasks returned."""

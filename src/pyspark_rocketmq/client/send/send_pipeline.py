@@ -158,6 +158,7 @@ class SendPipeline:
         queue: MessageQueue | None = None,
         *,
         key: str | None = None,
+        loose: bool = False,
         token: object = None,
     ) -> list[SendOutcome]:
         """Send, after waiting for capacity; return the outcomes available so far.
@@ -165,20 +166,21 @@ class SendPipeline:
         Parameters
         ----------
         queue, key : optional
-            The destination. Without either, queues are selected round-robin, and a retry uses another queue.
+            The destination. Without either, queues are selected round-robin, and a retry uses another queue;
+            in ordered mode only with ``loose``: such a send waits for no other, and none for it.
         token : object
             Returned with the outcome.
 
         Raises
         ------
         OptionError
-            Neither queue nor key is set in ordered mode.
+            None of the three is set in ordered mode.
         PermissionDeniedError, BrokerNotFoundError, TopicNotFoundError, NameServerError
             A key's queue cannot be selected; the send was not accepted.
         """
         if key is not None and queue is None:
             queue = self._producer.choose(outgoing.topic, key=key)
-        if self._ordered and queue is None:
+        if self._ordered and queue is None and not loose:
             raise OptionError("an ordered send needs a queue or a key", topic=outgoing.topic)
         while self._unfinished >= self._max_in_flight:
             self._step()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import pyarrow as pa
@@ -119,6 +119,8 @@ class DeadLetters:
         OptionError
             Dead letters have no destination.
         """
+        if self._options.is_staged:  # a broker refused it in the staging topic
+            letter = replace(letter, topic=self._options.topic)
         if not self._options.takes_dead_letters:
             raise OptionError(
                 f"a row cannot be sent: {letter.cause} "
@@ -143,9 +145,7 @@ class DeadLetters:
             return outcomes
         while self._waiting:
             message = self._message(self._waiting.pop(), self._options.dead_letter_topic)
-            outgoing = encode_one(message, self._producer.ids)
-            queue = self._producer.choose(message.topic)
-            outcomes += pipeline.submit(outgoing, queue, token=_DEAD)
+            outcomes += pipeline.submit(encode_one(message, self._producer.ids), loose=True, token=_DEAD)
         return outcomes
 
     @property

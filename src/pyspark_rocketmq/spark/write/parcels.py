@@ -1,14 +1,32 @@
-"""From encoded parcels of rows to sends."""
+"""From Spark's record batches to pieces that are encoded together, and from encoded parcels to sends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
 
 from pyspark_rocketmq.client.send.message_encoding import Outgoing
 from pyspark_rocketmq.record.batch_items import iter_batch
 from pyspark_rocketmq.record.encode.batches import Parcel
 
-__all__ = ["outgoing_of", "split_batch"]
+__all__ = ["outgoing_of", "pieces_of", "split_batch"]
+
+_PIECE_BYTES: Final = 32 * 1024 * 1024
+"""Approximate bytes of rows that are encoded together: limits a task's memory besides Spark's batch."""
+
+_PIECE_ROWS: Final = 1 << 16
+"""One block of unique keys."""
+
+
+def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split one of Spark's record batches into slices of bounded size."""
+    if not batch.num_rows:
+        return
+    rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES * batch.num_rows // max(1, batch.nbytes)))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
 
 
 def outgoing_of(topic: str, parcel: Parcel, *, sys_flag: int = 0) -> Outgoing:

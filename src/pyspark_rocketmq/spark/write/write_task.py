@@ -38,8 +38,9 @@ from pyspark_rocketmq.record.encode.occurrences import FINGERPRINT, Occurrences
 from pyspark_rocketmq.record.encode.outgoing_rows import MessageColumns, OutgoingRows, prepare
 from pyspark_rocketmq.record.layout import MessageFlag
 from pyspark_rocketmq.spark.write.committed.range_commits import TaskRanges
+from pyspark_rocketmq.spark.write.committed.staging_topic import options_of_tasks
 from pyspark_rocketmq.spark.write.dead_letters import DeadLetter, DeadLetters
-from pyspark_rocketmq.spark.write.parcels import outgoing_of, split_batch
+from pyspark_rocketmq.spark.write.parcels import outgoing_of, pieces_of, split_batch
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics, named_brokers
 from pyspark_rocketmq.spark.write.transaction import roll_back
@@ -54,12 +55,6 @@ _HALVES_A_SEND: Final = 16
 
 _GATHERED: Final = 16
 """Messages that are sent alone leave together: a write to a socket costs more than encoding one."""
-
-_PIECE_BYTES: Final = 32 * 1024 * 1024
-"""Approximate bytes of rows that are encoded together: limits a task's memory besides Spark's batch."""
-
-_PIECE_ROWS: Final = 1 << 16
-"""One block of unique keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +123,7 @@ class WriteTask:
     """
 
     def __init__(self, client: Client, options: SinkOptions, layout: SinkLayout, scope: WriteScope) -> None:
+        given, options = options, options_of_tasks(options)
         self._options = options
         self._layout = layout
         self._scope = scope
@@ -153,7 +149,7 @@ class WriteTask:
             assert scope.transaction is not None
             self._ranges = TaskRanges(client, options, scope.transaction)
             self._marks = self._ranges.marks
-        self._dead_letters = DeadLetters(self._producer, options, scope.write or scope.job, scope.partition)
+        self._dead_letters = DeadLetters(self._producer, given, scope.write or scope.job, scope.partition)
         self._turn = itertools.count(1)
         self._seen = Occurrences()
         self._report = WriteReport()
@@ -187,7 +183,7 @@ class WriteTask:
             unless_done.callback(self._dead_letters.abandon)
             unless_done.callback(self._roll_back, pipeline)
             for batch in batches:
-                for piece in _pieces(batch):
+                for piece in pieces_of(batch):
                     self._send(piece, pipeline)
             self._judge(pipeline.flush())
             while self._dead_letters.unsent:
@@ -374,15 +370,6 @@ def _producer_options(options: SinkOptions) -> ProducerOptions:
         accept_statuses=options.accept_statuses,
         max_message_bytes=options.max_message_bytes,
     )
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split one of Spark's record batches into slices of bounded size."""
-    if not batch.num_rows:
-        return
-    rows = max(1, min(_PIECE_ROWS, _PIECE_BYTES * batch.num_rows // max(1, batch.nbytes)))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
 
 
 def _by_topic(rows: OutgoingRows, constant: str | None) -> Iterator[tuple[str, OutgoingRows]]:

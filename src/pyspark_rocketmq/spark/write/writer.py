@@ -211,7 +211,7 @@ def _write(
     if options.is_staged:
         require_same_queues(client, options)
     with span("send", options.topic or "(several)") as current:  # of a worker that has OpenTelemetry's SDK
-        report = WriteTask(client, options_of_tasks(options), layout, scope).run(batches)
+        report = WriteTask(client, options, layout, scope).run(batches)
         if current is not None:
             current.set_attribute("messaging.batch.message_count", report.rows)
     if readable and not wait_until_readable(client, report.ends, timeout_ms=_READABLE_MS):
