@@ -30,6 +30,9 @@ from pyspark_rocketmq.testing import Fault, HangUp, MockCluster, Refuse, Silence
 LOG = "orders-staging-commits"
 BODIES = [f"m{number}" for number in range(60)]
 SEND = RequestCode.SEND_BATCH_MESSAGE
+SENDS = (SEND, RequestCode.SEND_MESSAGE_V2)
+RECORDS = 3
+"""Of a commit: itself, that the rows are about to be appended, and that they are."""
 ONCE = dict.fromkeys(BODIES, 1)
 
 
@@ -392,3 +395,99 @@ def test_what_no_broker_takes_is_an_error_that_says_how_many(mq, query) -> None:
     with pytest.raises(SendError, match="are committed and not yet in orders") as caught:
         first.commit(7, ranges)
     assert caught.value.facts["failed"] == len(BODIES)
+
+
+# --- what is sent, and for how long ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given", [{"batchSize": "5"}, {"batchSize": "60", "batchBytes": "400"}, {"batchSize": "1"}]
+)
+def test_rows_are_sent_as_the_options_say(mq, query, given: dict[str, str]) -> None:
+    """As the tasks sent them to the staging topic."""
+    first = query(compression="zlib", compressAbove="100", **given)
+    bodies = [f"{number:02}" + "x" * (200 if number % 10 == 0 else 90) for number in range(60)]
+    ranges = first.write(7, *bodies)
+    asked = sum(mq.asked[code] for code in SENDS)
+    first.commit(7, ranges)
+    assert visible(mq) == dict.fromkeys(bodies, 1)
+    appended = sum(mq.asked[code] for code in SENDS) - asked - RECORDS
+    assert appended == asked - 1, "the write has one record: that it begins"
+    for staged, queue in zip(mq.queues("orders-staging"), mq.queues("orders"), strict=True):
+        assert [(m.body, m.sys_flag) for m in mq.messages("orders", queue)] == [
+            (m.body, m.sys_flag) for m in mq.messages("orders-staging", staged)
+        ]
+
+
+def test_a_status_that_is_accepted_is_no_error(mq, query) -> None:
+    first = query(acceptStatuses="SEND_OK,FLUSH_SLAVE_TIMEOUT")
+    ranges = first.write(7, *BODIES)
+    injected = mq.inject(status(ResponseCode.FLUSH_SLAVE_TIMEOUT), on=SEND, times=3)
+    first.commit(7, ranges)
+    assert injected.hits == 3
+    assert visible(mq) == ONCE
+    assert isinstance(records(mq)[-1], Appended)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Refuse(ResponseCode.SYSTEM_BUSY), Refuse(ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT")],
+    ids=["busy", "unknown"],
+)
+def test_an_outage_is_waited_for_as_long_as_the_options_say(mq, query, fault: Fault) -> None:
+    clock = FakeClock(base=SYSTEM_CLOCK)
+    first = query(clock, outageTimeout="60s", batchSize="1")
+    ranges = first.write(7, *"abcdef")
+    mq.inject(fault, on=RequestCode.SEND_MESSAGE_V2, after=2, times=None)
+    began, pauses = clock.now_s, len(clock.sleeps)
+    with pytest.raises(SendError, match="are committed and not yet in orders") as failure:
+        first.commit(7, ranges)
+    assert 40 < clock.now_s - began <= 61
+    assert len(clock.sleeps) - pauses < 130
+    assert failure.value.facts["failed"] == 6
+
+
+def test_the_time_for_an_outage_counts_from_the_last_row_that_was_stored(mq, query) -> None:
+    busy, send_row = Refuse(ResponseCode.SYSTEM_BUSY), RequestCode.SEND_MESSAGE_V2
+    clock = FakeClock(base=SYSTEM_CLOCK)
+    first = query(clock, outageTimeout="60s", batchSize="1")
+    ranges = first.write(7, *"abcdef")
+    began = clock.now_s
+    mq.inject(busy, on=send_row, times=None, after=2)
+    outages = iter([40, 80, 120])
+    ends = [next(outages)]
+
+    def end_outage() -> None:
+        if clock.now_s - began > ends[0]:
+            mq.heal()
+            ends[0] = next(outages, 10_000)
+            if ends[0] < 10_000:
+                mq.inject(
+                    Refuse(ResponseCode.SYSTEM_BUSY), on=RequestCode.SEND_MESSAGE_V2, times=None, after=1
+                )
+
+    clock.on_sleep = end_outage
+    first.commit(7, ranges)
+    assert visible(mq) == dict.fromkeys("abcdef", 1)
+    assert clock.now_s - began > 120
+
+
+def test_a_queue_that_lost_messages_since_an_append_began_is_an_error(mq, client, query) -> None:
+    """Which rows it has is not known: they are not sent again."""
+    send(client, *["another producer's"] * 8)
+    first = query(outageTimeout="0s")
+    ranges = first.write(7, *BODIES)
+    mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=SEND, times=None, after=9)
+    with pytest.raises(RocketMQError):
+        first.commit(7, ranges)
+    mq.heal()
+    queue = mq.queues("orders")[1]
+    mq.truncate(queue, 1)
+    before = visible(mq)
+    with pytest.raises(DataLossError, match="a queue is shorter than before") as failure:
+        query().commit(7, None)
+    facts = failure.value.facts
+    assert [facts[name] for name in ("condition", "queue", "before", "now")] == [
+        *("OFFSET_WENT_BACK", queue, 2, 1)
+    ]
+    assert visible(mq) == before

@@ -1,0 +1,206 @@
+"""How much of what is committed the next micro-batch takes, and what it does when it cannot take it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.network.test_committed_ranges import Stream, read_batch
+from tests.support.committed_query import LOG, Query, committed_cluster, send
+
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.errors import BrokerNotFoundError
+from pyspark_rocketmq.model import Permission
+from pyspark_rocketmq.planning.commits.records import Ranges
+from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadMaxRows
+from pyspark_rocketmq.spark.read import committed
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
+from pyspark_rocketmq.testing import MockCluster
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with committed_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def query(mq: MockCluster, client: Client) -> Query:
+    return Query(mq.name_server, client)
+
+
+@pytest.fixture
+def stream(mq: MockCluster) -> Iterator[Callable[..., Stream]]:
+    """``stream(option=value)``: a query that reads."""
+    made: list[Stream] = []
+
+    def start(**given: str) -> Stream:
+        made.append(Stream(mq, **given))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.stop()
+
+
+Kinds = list[tuple[int, int]]
+
+
+def kinds(batches: list[list[str]]) -> Kinds:
+    """Return how many rows of each micro-batch are of committed batches, and how many are not."""
+    return [(sum(row != "plain" for row in rows), rows.count("plain")) for rows in batches]
+
+
+# --- limits ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "commits", "plain", "limit", "expected"),
+    [
+        (3, 3, 0, 18, [(9, 0)]),  # half of the limit has room for all that is committed
+        (3, 3, 0, 17, [(6, 0), (3, 0)]),  # for two batches
+        (3, 3, 0, 8, [(3, 0), (3, 0), (3, 0)]),  # for one
+        (2, 6, 40, 8, [(4, 4), (4, 4), (4, 4), (0, 8)]),  # half of it is filled exactly
+        (5, 3, 40, 4, [(5, 2), (5, 2), (5, 2), (0, 4)]),  # a batch is not divided, and other messages go on
+        (1, 3, 12, 1, [(1, 1), (1, 1), (1, 1), (0, 1)]),
+    ],
+)
+def test_a_limit_is_shared(
+    mq,
+    client,
+    query,
+    stream,
+    rows: int,
+    commits: int,
+    plain: int,
+    limit: int,
+    expected: list[tuple[int, int]],
+) -> None:
+    for number in range(1, commits + 1):
+        query.run(number, *(f"{number}-{row}" for row in range(rows)))
+    send(client, *["plain"] * plain)
+    reader = stream()
+    for _ in expected:
+        reader.trigger(ReadMaxRows(limit))
+    assert kinds(reader.batches) == expected
+    reader.drain()
+    assert kinds([[*reader.rows().elements()]]) == [(rows * commits, plain)]
+
+
+def test_without_a_limit_everything_is_in_one_micro_batch(mq, client, query, stream) -> None:
+    for number in range(1, 5):
+        query.run(number, *"abc")
+    send(client, *["plain"] * 20)
+    reader = stream()
+    assert reader.trigger(ReadAllAvailable())
+    assert kinds(reader.batches) == [(12, 20)]
+    assert not reader.trigger(ReadAllAvailable())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_records_that_are_not_kept_repeat_and_lose_no_row(mq, client, stream, monkeypatch, seed: int) -> None:
+    """What was committed longer ago than is kept is read again, and is no row again."""
+    monkeypatch.setattr(committed, "MAX_KNOWN", 2)
+    choose = random.Random(seed)
+    reader, expected = stream(), Counter[str]()
+    open_parts: dict[str, list[Ranges | None]] = {"first": [], "second": []}
+    pending: dict[str, list[str]] = {"first": [], "second": []}
+    number = Counter[str]()
+    for step in range(40):
+        writer = choose.choice([*pending])
+        query = Query(mq.name_server, client, writer)
+        match choose.choice(["write", "commit", "send", "read", "read", "restart"]):
+            case "write":
+                bodies = [f"{writer}-{step}-{row}" for row in range(choose.randint(1, 9))]
+                open_parts[writer].append(query.write(number[writer], *bodies))
+                pending[writer] += bodies
+            case "commit":
+                query.commit(number[writer], *open_parts[writer])
+                expected.update(pending[writer])
+                number[writer] += 1
+                open_parts[writer], pending[writer] = [], []
+            case "send":
+                send(client, f"plain-{step}")
+                expected[f"plain-{step}"] += 1
+            case "read":
+                reader.trigger(ReadMaxRows(choose.randint(1, 9)))
+            case _:
+                reader.restart()
+    for writer in pending:
+        Query(mq.name_server, client, writer).commits.abandon(TransactionName(writer, number[writer]))
+    assert reader.drain() == expected
+
+
+# --- commit topics that come late -----------------------------------------------------------
+
+
+def test_a_commit_topic_that_appears_in_an_available_now_run_waits_for_the_next_run(
+    mq, client, query, stream
+) -> None:
+    mq.delete_topic(LOG.topic)
+    send(client, "plain")
+    reader = stream()
+    reader.reader.prepareForTriggerAvailableNow()
+    mq.create_topic(LOG.topic, 1, brokers=[LOG.broker_name])
+    query.run(1, "a")
+    assert reader.drain() == Counter(["plain"])
+    reader.restart()
+    assert reader.drain() == Counter(["plain", "a"])
+
+
+def test_an_available_now_run_ends_where_commits_were_read_before_it(mq, client, query, stream) -> None:
+    query.run(1, "a")
+    reader = stream()
+    reader.drain()
+    query.run(2, "b")
+    reader.restart()
+    reader.reader.prepareForTriggerAvailableNow()
+    query.run(3, "c")
+    assert reader.drain() == Counter("ab")
+
+
+def test_a_commit_topic_that_is_created_after_a_start_at_the_end_is_read_whole(
+    mq, client, query, stream
+) -> None:
+    mq.delete_topic(LOG.topic)
+    reader = stream(startingOffsets="latest")
+    reader.trigger()
+    send(client, "plain")
+    mq.create_topic(LOG.topic, 1, brokers=[LOG.broker_name])
+    query.run(1, *"ab")
+    query.run(2, "c")
+    assert reader.drain() == Counter(["plain", *"abc"])
+
+
+# --- what cannot be read now ----------------------------------------------------------------
+
+
+def test_a_batch_read_needs_all_that_is_committed(mq, client, query, monkeypatch) -> None:
+    query.run(1, *"abcdefghijkl")
+    assert read_batch(mq) == Counter("abcdefghijkl")
+    monkeypatch.setattr(committed, "_READABLE_MS", 100)
+    mq.stop_broker("broker-b", unregister=False)
+    with pytest.raises(
+        BrokerNotFoundError, match="a batch is committed, and not all of its messages"
+    ) as away:
+        read_batch(mq)
+    assert away.value.facts["topic"] == "orders"
+
+
+def test_a_batch_that_waits_lets_earlier_ones_pass(mq, client, query, stream) -> None:
+    """The first batch is at one broker, the second at both."""
+    reader = stream()
+    send(client, *["plain"] * 4)
+    reader.drain()
+    mq.create_topic("orders", 2, perm=Permission.READ, brokers=["broker-b"])
+    client.invalidate("orders")
+    query.run(1, *"abc")
+    mq.create_topic("orders", 2, brokers=["broker-b"])
+    client.invalidate("orders")
+    query.run(2, *"defghijklmno")
+    mq.stop_broker("broker-b")
+    while reader.trigger():
+        pass
+    assert reader.rows() == Counter([*["plain"] * 4, *"abc"])
