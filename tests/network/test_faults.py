@@ -708,6 +708,17 @@ def test_what_was_damaged_on_its_way_comes_whole_the_second_time() -> None:
         assert [report.corrupt for report in it.reports] == [(), ()]
 
 
+def test_damaged_records_are_passed_while_their_master_is_away_and_a_slave_serves() -> None:
+    with reader(clock=FakeClock(base=SYSTEM_CLOCK), slaves=1, slave_readable=True) as it:
+        queue = it.ranges[0].queue
+        it.mq.corrupt(queue, 17, lambda record: record[:4] + b"\0\0\0\0" + record[8:])
+        it.mq.stop_broker(queue.broker_name)
+        decode = DecodeOptions(columns=("queueOffset",), on_corrupt="skip")
+        batches = read_batches(it.client, it.ranges[:1], ReadOptions(consumer_group="g"), decode)
+        offsets = [each for batch in batches for each in batch.column("queueOffset").to_pylist()]
+    assert offsets == [number for number in range(MESSAGES) if number != 17]
+
+
 def test_objects_of_damaged_records_are_skipped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with reader() as it:
         queue = it.ranges[0].queue

@@ -64,6 +64,8 @@ class Cluster(MockData):
         Told of every message that a broker stores.
     on_commit : callable
         Told of every offset that a group commits.
+    damage : callable
+        Returns what becomes of a message's record; None: it stays as it is.
     """
 
     def __init__(
@@ -79,9 +81,10 @@ class Cluster(MockData):
         clocks_ms: Sequence[int] = (),
         on_append: Callable[[Place, bytes, Mapping[str, str], int], None],
         on_commit: Callable[[str, MessageQueue, int], None],
+        damage: Callable[[Place], Callable[[bytes], bytes] | None] = lambda _: None,
     ) -> None:
         self._network = network
-        self._on_commit = on_commit
+        self._on_commit, self._damage = on_commit, damage
         self._limits = limits
         self._on_append = on_append
         self._slave_readable = slave_readable
@@ -282,6 +285,7 @@ class Cluster(MockData):
             settings=broker_settings(name, _CLUSTER, self._limits),
             on_append=self._on_append,
             on_commit=self._on_commit,
+            damage=self._damage,
             on_half=lambda at, half: self.on_half(name, at, half),
         )
         self._stores[name] = store

@@ -41,6 +41,7 @@ from pyspark_rocketmq.offsets.offset_lookup import fetch_available_ends, resolve
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
 from pyspark_rocketmq.options import parse_direct_options
+from pyspark_rocketmq.options.choices import policy_of_objects
 from pyspark_rocketmq.spark.read.partition import read_options
 
 __all__ = ["DirectPlanned", "DirectStream"]
@@ -369,7 +370,10 @@ class _Driver:
     ) -> list[Row]:
         """Read the ranges of a partition as a task does."""
         rows = []
-        for message in read_messages(client, wanted, read_options(self._options), decided=committed):
+        policy = policy_of_objects(self._options.on_corrupt)
+        for message in read_messages(
+            client, wanted, read_options(self._options), on_corrupt=policy, decided=committed
+        ):
             names = (message.topic, message.broker_name, message.queue_id)
             rows.append(self._history.row((*names, message.queue_offset), message.body.rstrip()))
         survive()

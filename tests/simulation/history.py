@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tests.simulation.damage import DAMAGED
 from tests.simulation.dead_letters import DeadLetters
 
 from pyspark_rocketmq.model import MessageQueue
@@ -49,6 +50,8 @@ class History:
         The body of every message that a broker ever stored and the reader wants, by its place there.
     unwanted : dict
         Likewise those that the reader must not read.
+    damaged : dict
+        Of these, the ones that do not decode.
     acknowledged : dict
         For each writer's lane, the numbers that were acknowledged.
     refused : list of str
@@ -124,6 +127,7 @@ class History:
 
     stored: dict[Place, bytes] = field(default_factory=dict)
     unwanted: dict[Place, bytes] = field(default_factory=dict)
+    damaged: dict[Place, bytes] = field(default_factory=dict)
     acknowledged: dict[str, set[int]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     batches: dict[int, list[Row]] = field(default_factory=dict)
@@ -213,6 +217,16 @@ class History:
         """Record a message that a broker stored and the reader does not want."""
         self.unwanted[self.place(*place)] = body
 
+    def spoil(self, place: Place, *, has_row: bool) -> None:
+        """Record that a message that was just stored does not decode."""
+        place = self.place(*place)
+        self.damaged[place] = self.unwanted[place] = self.stored[place]
+        self.sent.add(DAMAGED)
+        if has_row:
+            self.stored[place] = DAMAGED
+        else:
+            del self.stored[place], self.stored_at[place]
+
     def store(self, place: Place, body: bytes, write_id: str | None, stored_ms: int) -> None:
         """Record a message that a broker stored."""
         self.stored_ms[self.place(*place)] = stored_ms
@@ -244,9 +258,15 @@ class RecordingStore(BrokerStore):
     on_append: Callable[[Place, bytes, Mapping[str, str], int], None] = lambda *_: None
     on_commit: Callable[[str, MessageQueue, int], None] = lambda group, queue, offset: None
     on_half: Callable[[int, HalfMessage], None] = lambda commit_log_offset, half: None
+    damage: Callable[[Place], Callable[[bytes], bytes] | None] = lambda _: None
 
     def __post_init__(self) -> None:
         self.committed = _Commits(self)
+
+    def expire_halves(self, record: bytes) -> None:
+        """Delete half messages before a record: if there are none, it may be damaged."""
+        if self._halves:
+            BrokerStore.expire_halves(self, record)
 
     def append_half(self, half: HalfMessage) -> Placed:
         """Store a half message."""
@@ -275,4 +295,8 @@ class RecordingStore(BrokerStore):
             return placed
         body = decompress(stored_body, named["sys_flag"])  # type: ignore[arg-type]
         self.on_append(place, bytes(body).rstrip(), properties, store_timestamp)
+        if (change := self.damage(place)) is not None:
+            log = self.log(topic, queue_id)
+            stored = log.messages[-1]
+            log.replace(replace(stored, record=change(stored.record)))
         return placed

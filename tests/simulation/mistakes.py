@@ -689,6 +689,25 @@ PLANTS: Final = tuple(
             "unread = max(0, max_offset - position)",
             "unread = max_offset + 0 * position",
         ),
+        # --- messages that do not decode
+        (
+            "a damaged record ends the read",
+            "client.read.queue_reader",
+            'if on_corrupt == "fail" or not error.breaks_layout:',
+            "if True:",
+        ),
+        (
+            "what a damaged record hides is passed over",
+            "client.read.reread",
+            "            mended += _one_by_one(client, queue, chunk, options)\n",
+            "            mended += _hole(chunk.from_offset, chunk.until_offset)\n",
+        ),
+        (
+            "what a damaged record hides is not waited for",
+            "client.read.reread",
+            "pull_batch_size=1, fail_on_data_loss=False)",
+            "pull_batch_size=1, fail_on_data_loss=False, stall_timeout_ms=0)",
+        ),
         # --- which messages
         (
             "messages whose tags have the same hash are rows",

@@ -100,6 +100,11 @@ class Plan:
         return min((0, *self.clocks_ms))
 
     @property
+    def on_corrupt(self) -> str:
+        """What the reader does with messages that do not decode; nothing: there are none."""
+        return self.options.get("onCorrupt", "")
+
+    @property
     def aligned(self) -> bool:
         """Whether the query reads its queues in the order of their store times."""
         return "includeAlignedTimestamp" in self.options

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tests.simulation.damage import body_of
 from tests.simulation.history import Row
 from tests.simulation.program import Program
 from tests.simulation.scheduler import Process
@@ -93,7 +94,7 @@ class SourceReading:
         ):
             columns = [batch.column(name).to_pylist() for name in _COLUMNS]
             rows += [
-                self._stage.history.row(values[:4], values[4].rstrip())
+                self._stage.history.row(values[:4], body_of(values[4]))
                 for values in zip(*columns, strict=True)
             ]
             survive()

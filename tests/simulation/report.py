@@ -43,6 +43,8 @@ _STATES: Final = (
     "executor killed",
     "life over TLS",
     "message stored twice",
+    "message that does not decode: null",
+    "message that does not decode: skip",
     "messages before the start are left out",
     "messages with other tags are left out",
     "offset committed",

@@ -111,6 +111,18 @@ def with_dead_letters(plan: Plan) -> Plan:
     return replace(plan, sink=plan.sink.made_flawed(chance))
 
 
+def with_damage(plan: Plan) -> Plan:
+    """Have messages that do not decode, and a reader that passes them, or gives out nulls."""
+    chance = plan.own_chance("damage")
+    # A filter hides some of them; of a transactional write, messages are searched for.
+    transactional = plan.sinks or (plan.sink is not None and plan.sink.transactional)
+    special = plan.static or plan.wanted.tags
+    if transactional or plan.group or special or chance.random() < 0.85:
+        return plan
+    policy = "skip" if plan.direct else chance.choice(("null", "skip"))
+    return replace(plan, options={**plan.options, "onCorrupt": policy})
+
+
 SELECTING_PARTS: Final = (
     with_broker_clocks,
     with_start_by_time,
@@ -118,5 +130,6 @@ SELECTING_PARTS: Final = (
     with_alignment,
     with_sink_changes,
     with_dead_letters,
+    with_damage,
 )
 """In their order."""

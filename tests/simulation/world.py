@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from tests.simulation.alignment import Alignment
 from tests.simulation.batch_job import BatchJob
 from tests.simulation.cluster import Cluster
+from tests.simulation.damage import DAMAGES
 from tests.simulation.dead_letters import DEAD_LETTERS
 from tests.simulation.direct import DirectStream
 from tests.simulation.faults import Fault, happen
@@ -37,6 +38,9 @@ __all__ = ["TOPIC", "World"]
 
 TOPIC: Final = "orders"
 _CLIENT_OPTIONS: Final = ("requestTimeoutMs", "connectTimeoutMs", "routeRefreshMs")
+_SHARED_OPTIONS: Final = ("isolation", "onCorrupt")
+"""Those of a query that a reader in its place, and a batch job, have as well."""
+_DAMAGED: Final = 0.1
 _OUTAGE_TIMEOUT: Final = "600s"
 """Longer than every fault."""
 
@@ -69,7 +73,9 @@ class World:
             clocks_ms=plan.clocks_ms,
             on_append=self._store,
             on_commit=self._commit,
+            damage=self._damage,
         )
+        self._damages = plan.own_chance("damages")
         if plan.static:
             self.cluster.create_static_topic(TOPIC, plan.queues)
         else:
@@ -146,10 +152,10 @@ class World:
                 committed=self._committed,
             )
         if plan.direct is not None:
-            isolation = {name: value for name, value in plan.options.items() if name == "isolation"}
+            shared = {name: value for name, value in plan.options.items() if name in _SHARED_OPTIONS}
             return DirectStream(
                 *(self.stage, plan.direct, GROUP, TOPIC),
-                {**client, **isolation, **plan.wanted.filter},
+                {**client, **shared, **plan.wanted.filter},
                 chance,
                 start=plan.wanted.start,
                 fail_on_data_loss=plan.options.get("failOnDataLoss") != "false",
@@ -167,7 +173,8 @@ class World:
 
     def _job(self, client: Mapping[str, str]) -> BatchJob:
         fail = self.plan.options.get("failOnDataLoss", "true")
-        options = {**client, "topic": TOPIC, "failOnDataLoss": fail, **self.plan.wanted.options}
+        shared = {name: value for name, value in self.plan.options.items() if name in _SHARED_OPTIONS}
+        options = {**client, "topic": TOPIC, "failOnDataLoss": fail, **shared, **self.plan.wanted.options}
         if self.history.ranged:
             options["isolation"] = "read_committed"
         showing = partial(self.cluster.showing, TOPIC)
@@ -215,6 +222,15 @@ class World:
             self.history.marked[place] = body
         elif place[0] == TOPIC:
             self.history.store(place, body, write_id, stored_ms)
+
+    def _damage(self, place: Place) -> Callable[[bytes], bytes] | None:
+        """Return what is done to a message's record, if it is to be damaged."""
+        well = not self.plan.on_corrupt or self.stage.healed or self._damages.random() > _DAMAGED
+        if well or self.history.place(*place) not in self.history.stored:
+            return None
+        self.history.spoil(place, has_row=self.plan.on_corrupt == "null")
+        self.history.did[f"message that does not decode: {self.plan.on_corrupt}"] += 1
+        return self._damages.choice(DAMAGES)
 
     def _own_chance(self) -> random.Random:
         """A source of its own for each part: what one draws does not change what others do."""

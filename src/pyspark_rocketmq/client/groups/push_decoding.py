@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark_rocketmq.client.groups.push_options import PushOptions
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.read.reread import read_again
 from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.errors import CorruptMessageError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["PushDecoder"]
 
 _LOG: Final = logging.getLogger(__name__)
+
+_AGAIN_MS: Final = 5_000
+"""How long messages are pulled again one by one without an answer, before the whole pull is repeated."""
 
 
 class PushDecoder:
@@ -52,7 +56,7 @@ class PushDecoder:
         CorruptMessageError
             A message cannot be decoded, and ``on_corrupt`` is "fail".
         RocketMQError
-            Messages must be pulled again one by one, and the broker does not answer.
+            Messages must be pulled again one by one, and the broker does not answer for some seconds.
         """
         if answer.status is not PullStatus.FOUND:
             return []
@@ -63,9 +67,10 @@ class PushDecoder:
         except CorruptMessageError as error:
             if not self._skips or not error.breaks_layout:
                 raise
-            found = self._decode(
-                read_again(self._client, self._queue, chunks, selector=self._selector, group=self._group)
+            options = ReadOptions(
+                consumer_group=self._group, selector=self._selector, stall_timeout_ms=_AGAIN_MS
             )
+            found = self._decode(read_again(self._client, self._queue, chunks, options))
         tags = self._selector.tags
         return [message for message in found if tags is None or message.tags in tags]
 

@@ -185,13 +185,7 @@ class _Run:
         """Return a function that pulls the chunks again; those that break the layout, message by message."""
 
         def pull_again() -> list[Chunk]:
-            self.chunks = read_again(
-                client,
-                self.pull.offsets.queue,
-                self.chunks,
-                selector=options.selector,
-                group=options.consumer_group,
-            )
+            self.chunks = read_again(client, self.pull.offsets.queue, self.chunks, options)
             return self.chunks
 
         return pull_again

@@ -11,11 +11,12 @@ cut. What was damaged only on its way comes whole the second time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark_rocketmq.client import requests as broker
-from pyspark_rocketmq.errors import CorruptMessageError
-from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
+from pyspark_rocketmq.client.read.range_reader import Pulled, read_chunks
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange
 from pyspark_rocketmq.record.decode.rows import Chunk
 from pyspark_rocketmq.record.decode.scan import keeps_layout
 from pyspark_rocketmq.record.message import encode_message
@@ -26,52 +27,42 @@ if TYPE_CHECKING:
 __all__ = ["read_again"]
 
 
-def read_again(
-    client: Client, queue: MessageQueue, chunks: list[Chunk], *, selector: MessageSelector, group: str
-) -> list[Chunk]:
+def read_again(client: Client, queue: MessageQueue, chunks: list[Chunk], options: ReadOptions) -> list[Chunk]:
     """Return the same answers, those that break the layout message by message.
 
     A message that does so by itself is replaced by one that is marked unreadable.
 
     Raises
     ------
-    CorruptMessageError
-        The broker does not return a message again.
     RocketMQError
-        The broker does not answer.
+        As `read_chunks`, but lost messages are holes, which the caller judges.
     """
     mended: list[Chunk] = []
     for chunk in chunks:
         if keeps_layout(chunk, queue):
             mended.append(chunk)
         else:
-            mended += _one_by_one(client, queue, chunk, selector, group)
+            mended += _one_by_one(client, queue, chunk, options)
     return mended
 
 
-def _one_by_one(
-    client: Client, queue: MessageQueue, chunk: Chunk, selector: MessageSelector, group: str
-) -> Iterator[Chunk]:
+def _one_by_one(client: Client, queue: MessageQueue, chunk: Chunk, options: ReadOptions) -> Iterator[Chunk]:
     # Tags are compared by the reader: here they could only hide which message it is.
-    asked = MessageSelector() if selector.expression_type == "TAG" else selector
+    selector = MessageSelector() if options.selector.expression_type == "TAG" else options.selector
+    alone = replace(options, selector=selector, pull_batch_size=1, fail_on_data_loss=False)
     offset = chunk.from_offset
-    while offset < chunk.until_offset:
-        call = broker.pull(queue, offset, group=group, max_nums=1, selector=asked)
-        answer = client.ask({queue: call})[queue]
-        after = answer.header.next_begin_offset
-        if after <= offset:
-            raise CorruptMessageError(
-                "an answer breaks the layout of records, and its messages do not come again one by one",
-                queue=str(queue),
-                queue_offset=offset,
-                status=answer.status.name,
-            )
-        # What is not found is a hole, which the reader judges: all offsets of the answer are handed on.
-        records = bytes(answer.records) if answer.status is PullStatus.FOUND else b""
-        until = min(after, chunk.until_offset)
-        one = Chunk(memoryview(records), 0, len(records), offset, until, answer.header.offset_delta or 0)
-        yield one if keeps_layout(one, queue) else _unreadable(queue, after - 1, one)
-        offset = after
+    for event in read_chunks(client, [OffsetRange(queue, offset, chunk.until_offset)], alone):
+        for one in event.chunks if isinstance(event, Pulled) else ():
+            yield from _hole(offset, one.from_offset)
+            yield one if keeps_layout(one, queue) else _unreadable(queue, one.until_offset - 1, one)
+            offset = one.until_offset
+    yield from _hole(offset, chunk.until_offset)
+
+
+def _hole(begin: int, end: int) -> Iterator[Chunk]:
+    """Hand on offsets that are lost by now."""
+    if begin < end:
+        yield Chunk(memoryview(b""), 0, 0, begin, end)
 
 
 def _unreadable(queue: MessageQueue, offset: int, chunk: Chunk) -> Chunk:
