@@ -245,7 +245,7 @@ def test_a_commit_with_a_status_that_is_accepted_is_sent_once(mq, commits) -> No
 
 
 def test_hints_are_sent_once_whatever_their_status(mq, commits) -> None:
-    mq.inject(status(ResponseCode.SLAVE_NOT_AVAILABLE), on=SEND)
+    injected = mq.inject(status(ResponseCode.SLAVE_NOT_AVAILABLE), on=SEND, times=2)
     log = commits()
     log.begin(name(7), [HERE, THERE])
     log.abandon(name(7))
@@ -253,6 +253,7 @@ def test_hints_are_sent_once_whatever_their_status(mq, commits) -> None:
         Begin(owner=OWNER, number=7, ends={HERE: 0, THERE: 0}),
         Abort(owner=OWNER, number=7),
     ]
+    assert injected.hits == 2
     assert log.add(Abort(owner=OWNER, number=8)) == 2
 
 
