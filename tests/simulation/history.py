@@ -49,9 +49,7 @@ class History:
     stored : dict
         The body of every message that a broker ever stored and the reader wants, by its place there.
     unwanted : dict
-        Likewise those that the reader must not read.
-    damaged : dict
-        Of these, the ones that do not decode.
+        Likewise those that the reader must not read, or that do not decode.
     acknowledged : dict
         For each writer's lane, the numbers that were acknowledged.
     refused : list of str
@@ -127,7 +125,6 @@ class History:
 
     stored: dict[Place, bytes] = field(default_factory=dict)
     unwanted: dict[Place, bytes] = field(default_factory=dict)
-    damaged: dict[Place, bytes] = field(default_factory=dict)
     acknowledged: dict[str, set[int]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     batches: dict[int, list[Row]] = field(default_factory=dict)
@@ -220,7 +217,7 @@ class History:
     def spoil(self, place: Place, *, has_row: bool) -> None:
         """Record that a message that was just stored does not decode."""
         place = self.place(*place)
-        self.damaged[place] = self.unwanted[place] = self.stored[place]
+        self.unwanted[place] = self.stored[place]
         self.sent.add(DAMAGED)
         if has_row:
             self.stored[place] = DAMAGED

@@ -104,7 +104,7 @@ def reordered(history: History) -> list[str]:
 def _ordered_lanes(history: History) -> dict[str, dict[tuple[str, int], list[int]]]:
     """Return each ordered lane's numbers in each queue, where they are stored for the first time."""
     lanes: dict[str, dict[tuple[str, int], list[int]]] = {}
-    for (_, broker, queue_id, _), body in sorted((history.stored | history.damaged).items()):
+    for (_, broker, queue_id, _), body in sorted((history.stored | history.unwanted).items()):
         lane, _, text = body.decode().rpartition(":")
         if lane.endswith("any"):
             continue

@@ -71,7 +71,8 @@ def live(plan: Plan) -> Verdict:
     for rows in history.batches.values():
         rows.sort(key=lambda row: row.place)
     history.did.update(world.cluster.happened)
-    history.stored = dict(world.logical_places())
+    history.stored = dict(world.logical_places(history.stored))
+    history.unwanted = dict(world.logical_places(history.unwanted))
     history.stored |= {place: body for place, body in history.marked.items() if place in history.read}
     history.expired |= world.out_of_reach()
     history.strict, history.finished = plan.strict, world.reader.finished

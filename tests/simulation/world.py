@@ -332,7 +332,7 @@ class World:
             return not unread or unread <= self.out_of_reach()
         if not history.ranged and len(history.read) < len(history.stored) - len(history.expired):
             return False
-        return self.logical_places().keys() - history.expired <= history.read
+        return self.logical_places(history.stored).keys() - history.expired <= history.read
 
     def _came(self) -> set[bytes]:
         """Return the rows of transactional writes that were acknowledged."""
@@ -395,12 +395,12 @@ class World:
                 away |= {place for place in self.history.stored if place[:3] == key}
         return away
 
-    def logical_places(self) -> Mapping[Place, bytes]:
-        """Return the stored messages by their places as rows have them."""
+    def logical_places(self, stored: Mapping[Place, bytes]) -> Mapping[Place, bytes]:
+        """Return stored messages by their places as rows have them."""
         if not self.plan.static:
-            return self.history.stored
+            return stored
         parts, found = self._parts(), {}
-        for (topic, broker, queue_id, offset), body in self.history.stored.items():
+        for (topic, broker, queue_id, offset), body in stored.items():
             queue, begin = parts[broker, queue_id]
             found[topic, queue.broker_name, queue.queue_id, begin + offset] = body
         return found
