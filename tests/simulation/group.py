@@ -15,12 +15,16 @@ from tests.simulation.stage import Stage
 
 from pyspark_rocketmq.client import PushConsumer
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
+from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.dstream.receiver.block import BlockReading, block_elements, count_records, encode_runs
+from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
 from pyspark_rocketmq.options import ClientOptions
 
 __all__ = ["Group", "GroupPlan", "Move"]
 
+_BLOCK_S: Final = 0.2
 _LOCK_VALID_S: Final = 15.0
 """Of the 60 s of a lock, a call that begins in the 30 s of its member's trust has at least these left."""
 
@@ -51,6 +55,8 @@ class GroupPlan:
         How often a call of the listener fails, and takes its time.
     slow_s : float
         That time, on average.
+    receives : bool
+        Whether members store whole pulls in blocks, as receivers do, instead of listening.
     """
 
     slots: int = 1
@@ -59,6 +65,7 @@ class GroupPlan:
     fails: float = 0.0
     slow: float = 0.0
     slow_s: float = 0.0
+    receives: bool = False
 
     @classmethod
     def drawn(cls, chance: random.Random, span_s: float) -> GroupPlan:
@@ -105,6 +112,10 @@ class _Slot:
     process: Process | None = None
     leaving: bool = False
     lives: int = 0
+
+
+def _collect(collector: Collector, worker: QueueWorker, run: PulledRun) -> None:
+    collector.add(Collected(worker, run, count_records(run)))
 
 
 class Group:
@@ -200,7 +211,12 @@ class Group:
         consumer.subscribe(self._topic, self._selector)
         while True:
             try:
-                consumer.start(partial(self._listen, process))
+                if self._plan.receives:
+                    collector = Collector()
+                    consumer.start_runs(partial(_collect, collector))
+                    scheduler.start(partial(self._store_blocks, collector), process, "blocks")
+                else:
+                    consumer.start(partial(self._listen, process))
                 break
             except RocketMQError as error:
                 self._stage.note(f"{process.name} cannot join: {error}")
@@ -236,6 +252,26 @@ class Group:
             self._join(slot)
         else:
             self._stage.scheduler.after(1.0, partial(self._join_at_last, slot))
+
+    # --- as receivers ---
+
+    def _store_blocks(self, collector: Collector) -> None:
+        """Store what a member has collected, and finish it then."""
+        reading = BlockReading(self._selector.tags)
+        while True:
+            self._stage.scheduler.park(_BLOCK_S)
+            taken = [each for each in collector.take() if isinstance(each, Collected)]
+            if not taken:
+                continue
+            block = encode_runs([each.run for each in taken])
+            if self._chance.random() < self._plan.slow and not self._stage.healed:
+                self._stage.scheduler.park(self._chance.expovariate(1 / self._plan.slow_s))
+            for message in block_elements(block, reading):
+                self._finish(message)
+            self._history.did["a block is stored"] += 1
+            self._stage.scheduler.park(0.001)  # until the member knows it
+            for each in taken:
+                each.worker.finish_run(each.run)
 
     # --- the listener ---
 

@@ -506,6 +506,19 @@ PLANTS: Final = tuple(
             "return min(self._sizes, default=self._next)",
             "return max(self._sizes, default=self._next)",
         ),
+        # --- receivers
+        (
+            "a receiver's pull is committed when it is taken",
+            "client.groups.push_worker",
+            "            if run is not None:\n                sizes.append(",
+            "            if False:\n                sizes.append(",
+        ),
+        (
+            "what a receiver that lags has read ahead is committed when it is taken",
+            "client.groups.push_worker",
+            "self._in_flight.add([(begin, len(records))], next_offset=until)",
+            "self._in_flight.add([], next_offset=until)",
+        ),
         # --- direct streams
         (
             "a batch is planned again when it is asked for again",

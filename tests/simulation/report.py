@@ -31,6 +31,7 @@ _DEATHS: Final = tuple(
     for step in steps
 )
 _STATES: Final = (
+    "a block is stored",
     "a broker asks about a half message",
     "a member joins",
     "a queue that was read is removed",

@@ -123,6 +123,14 @@ def with_damage(plan: Plan) -> Plan:
     return replace(plan, options={**plan.options, "onCorrupt": policy})
 
 
+def with_receivers(plan: Plan) -> Plan:
+    """Have the members of a group store blocks, as receivers do."""
+    chance = plan.own_chance("receivers")
+    if plan.group is None or plan.group.options.ordered or chance.random() < 0.5:
+        return plan
+    return replace(plan, group=replace(plan.group, receives=True))
+
+
 SELECTING_PARTS: Final = (
     with_broker_clocks,
     with_start_by_time,
@@ -131,5 +139,6 @@ SELECTING_PARTS: Final = (
     with_sink_changes,
     with_dead_letters,
     with_damage,
+    with_receivers,
 )
 """In their order."""
