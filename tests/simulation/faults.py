@@ -181,6 +181,7 @@ def _delete(scene: Scene, queue: MessageQueue, first: int, until: int) -> None:
     names = (queue.topic, queue.broker_name, queue.queue_id)
     places = {scene.history.place(*names, offset) for offset in range(first, until)}
     scene.history.expired |= places & scene.history.stored.keys()
+    scene.history.unseen += len(places & scene.history.unwanted.keys())
 
 
 def _compaction(scene: Scene) -> None:

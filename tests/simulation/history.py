@@ -66,6 +66,8 @@ class History:
         Outages that ended a query that was running: each fault is shorter than its patience.
     expired : set of Place
         Messages that retention deleted.
+    unseen : int
+        How many of `unwanted` were deleted: nobody can tell any more that they were not wanted.
     read : set of Place
         The places of all rows.
     sent : set of bytes
@@ -132,6 +134,7 @@ class History:
     disordered: list[str] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
     expired: set[Place] = field(default_factory=set)
+    unseen: int = 0
     read: set[Place] = field(default_factory=set)
     sent: set[bytes] = field(default_factory=set)
     write_ids: dict[bytes, set[str]] = field(default_factory=dict)

@@ -42,7 +42,7 @@ def lost(history: History) -> list[str]:
 
 def _may_miss(history: History) -> bool:
     """Whether messages are gone that a query needs: not read so far, or of a batch that is run again."""
-    return bool(history.generations) or any(
+    return bool(history.generations or history.unseen) or any(
         place not in history.read or place[3] >= history.finished.get(MessageQueue(*place[:3]), 0)
         for place in history.expired
     )
