@@ -248,9 +248,13 @@ def test_records_that_were_lost_unread_are_an_error(
     assert (failure.value.condition, failure.value.facts["queue"]) == ("COMMITS_LOST", LOG)
 
 
-def test_a_topic_that_was_created_again_is_told_when_it_is_read_on(mq, log) -> None:
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_topic_that_was_created_again_is_told_when_it_is_read_on(mq, log, first: int) -> None:
+    """Also if all that was known has expired but the last record."""
     store(mq, *map(abort, range(3)))
-    log.entries(0, 3)
+    mq.expire(LOG, first)
+    log.check(first, 3, end=3)
+    log.entries(first, 3)
     mq.delete_topic(LOG.topic)
     mq.create_topic(LOG.topic, 1, brokers=[LOG.broker_name])
     store(mq, *map(abort, range(9)))

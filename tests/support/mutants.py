@@ -5,8 +5,9 @@ its own tests only (``tests.support.module_tests``). Results are kept in ``.muta
 continues, changed functions are tested again, and survivors too when a test of theirs has changed. Survivors
 that no test can find are in ``equivalent_mutants.toml``, with the reason.
 
-mutmut does not mutate decorated functions and the bodies of classes and modules. This driver excludes
-``raise`` statements and log entries, and does not count changed sentences: golden files hold the texts.
+mutmut does not mutate decorated functions and the bodies of classes and modules. A mutant of what runs only
+when a module is imported, as the declarations of headers, survives: it is switched on later. This driver
+excludes ``raise`` statements and log entries, and does not count changed sentences: golden files hold them.
 """
 
 from __future__ import annotations
