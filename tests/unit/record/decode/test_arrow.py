@@ -16,6 +16,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.record.decode.arrow import COLUMNS, DEFAULT_COLUMNS, BatchDecoder, Chunk, Column
+from pyspark_rocketmq.record.decode.commit_marks import Decided
 from pyspark_rocketmq.record.layout import MAX_INNER_MESSAGES, MessageFlag
 from pyspark_rocketmq.record.message import decode_messages, encode_message
 from pyspark_rocketmq.spark.features import utc_arrow_schema
@@ -142,6 +143,27 @@ def test_a_static_topics_offsets_are_logical() -> None:
         [Chunk(memoryview(data), 0, len(data), 10_007, 10_008, offset_delta=10_000)]
     )
     assert rows.to_pydict() == {"queueOffset": [10_007]}
+
+
+MARK = {"COMMIT_TOPIC": "orders-commits"}
+
+
+@pytest.mark.parametrize("on_corrupt", ["fail", "skip"])
+def test_of_marked_messages_those_that_are_committed_are_rows(on_corrupt: str) -> None:
+    decided = Decided("orders", "orders-commits", ((1, 2), (4, 6)))
+    options = {"queue": QUEUE, "decided": decided, "on_corrupt": on_corrupt}
+    decoder = BatchDecoder(["queueOffset", "body"], **options)  # type: ignore[arg-type]
+    marked = [record(offset, b"%d" % offset, MARK) for offset in range(1, 7)]
+    batches = decoder.decode(whole(record(0, b"plain") + b"".join(marked) + record(7, b"plain")))
+    rows = {row["queueOffset"]: row["body"] for batch in batches for row in batch.to_pylist()}
+    assert rows == {0: b"plain", 1: b"1", 4: b"4", 5: b"5", 7: b"plain"}
+    assert decoder.undecided == 3
+    assert decoder.decode(whole(marked[1])) == []
+    assert decoder.undecided == 4
+    (batch,) = decoder.decode(whole(record(8) + record(9)))
+    assert (batch.num_rows, decoder.undecided) == (2, 4)
+    with pytest.raises(OptionError, match="payments-commits decides which of these messages are rows"):
+        decoder.decode(whole(record(0) + record(1, properties={"COMMIT_TOPIC": "payments-commits"})))
 
 
 # --- batches --------------------------------------------------------------------------------
