@@ -160,6 +160,8 @@ def test_of_marked_messages_those_that_are_committed_are_rows(on_corrupt: str) -
     assert decoder.undecided == 3
     assert decoder.decode(whole(marked[1])) == []
     assert decoder.undecided == 4
+    (batch,) = decoder.decode(whole(marked[3] + record(5)))
+    assert batch.num_rows == 2, "a message without a mark is a row wherever it is"
     (batch,) = decoder.decode(whole(record(8) + record(9)))
     assert (batch.num_rows, decoder.undecided) == (2, 4)
     with pytest.raises(OptionError, match="payments-commits decides which of these messages are rows"):
