@@ -30,6 +30,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
 from pyspark_rocketmq.client.read.range_reader import read_chunks
 from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.client.read.samples import message_times
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerError,
@@ -717,6 +718,17 @@ def test_damaged_records_are_passed_while_their_master_is_away_and_a_slave_serve
         batches = read_batches(it.client, it.ranges[:1], ReadOptions(consumer_group="g"), decode)
         offsets = [each for batch in batches for each in batch.column("queueOffset").to_pylist()]
     assert offsets == [number for number in range(MESSAGES) if number != 17]
+
+
+@pytest.mark.parametrize("broken", [b"\0\0\0\0", b"\x7f\0\0\0"])
+def test_the_time_of_a_damaged_record_is_that_of_the_next_message(broken: bytes) -> None:
+    """Else a query that aligns its queues would end, whatever `onCorrupt` says."""
+    with reader() as it:
+        queue = it.ranges[0].queue
+        at = 4 if broken == b"\0\0\0\0" else 0  # the magic, or the size
+        it.mq.corrupt(queue, 17, lambda record: record[:at] + broken + record[at + 4 :])
+        found, after = (message_times(it.client, {queue: offset}, group="g") for offset in (17, 18))
+    assert found == after != {}
 
 
 def test_objects_of_damaged_records_are_skipped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:

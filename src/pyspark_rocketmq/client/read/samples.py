@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeVar
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
 from pyspark_rocketmq.record.decode.times import RecordTimes, first_times
 
@@ -42,8 +43,8 @@ def message_times(
 ) -> dict[MessageQueue, MessageTimes]:
     """Return the times of the messages at these offsets, requested from all queues in parallel.
 
-    Of an offset that has expired or that has no message, the times are those of the next message. A queue
-    without one is omitted. Raises as the client does.
+    Of an offset that has expired, has no message, or has one that breaks the layout of records, the times are
+    those of the next message. A queue without one is omitted. Raises as the client does.
     """
     todo = dict(offsets)
     times: dict[MessageQueue, MessageTimes] = {}
@@ -93,7 +94,10 @@ def _look(queue: MessageQueue, offset: int, group: str) -> Call[RecordTimes | in
         if answer.status is not PullStatus.FOUND:
             return answer.header.next_begin_offset
         # The messages of an inner batch share its times: whichever of them comes first will do.
-        times = first_times(answer.records)
+        try:
+            times = first_times(answer.records)
+        except CorruptMessageError:  # a task that reads it decides what becomes of it
+            return answer.header.next_begin_offset
         return times._replace(queue_offset=times.queue_offset + (answer.header.offset_delta or 0))
 
     return Call(look.request, parse)
