@@ -65,13 +65,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="of each query and log, after one to warm up")
     parser.add_argument("--queries", default=",".join(EXPECTED), help="comma list; all by default")
     parser.add_argument("--batch", type=int, default=250_000, help="events of a micro-batch")
+    parser.add_argument(
+        "--broker-config", action="append", default=[], help="name=value of the settings of RocketMQ's broker"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
     console = Console(width=120)
     bodies = [event.body().encode() for event in events(args.events)]
     runs: list[Run] = []
     with ExitStack() as stack:
-        cluster = stack.enter_context(DevCluster())
+        limits = dict(pair.partition("=")[::2] for pair in args.broker_config)
+        cluster = stack.enter_context(DevCluster(broker_config=limits))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         log = stack.enter_context(kafka(folder, partitions=QUEUES))
         client = stack.enter_context(Client(cluster.name_server))
