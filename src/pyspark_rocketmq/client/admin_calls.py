@@ -124,8 +124,8 @@ def _queue_counts(route: TopicRoute | None) -> dict[str, tuple[int, int]]:
 
 
 def await_route(client: Client, topic: str, settled: Callable[[TopicRoute | None], bool]) -> None:
-    """Wait until the name servers' route shows a change."""
-    deadline = client.deadline(client.request_timeout_ms)
+    """Wait until the name servers' route shows a change, of which the broker tells them by itself."""
+    deadline = client.deadline()
     while True:
         client.invalidate(topic)
         if settled(client.routes.find_many((topic,), deadline=deadline)[topic]):

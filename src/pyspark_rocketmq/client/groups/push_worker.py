@@ -384,4 +384,5 @@ class QueueWorker:
         if answer.status is not PullStatus.FOUND:
             return None
         # A copy: the run may wait for a long time and must not keep a connection's whole buffer alive.
-        return PulledRun(self.queue, self._next, answer.header.offset_delta, bytes(answer.records))
+        records, header = bytes(answer.records), answer.header
+        return PulledRun(self.queue, self._next, header.offset_delta, records, header.next_begin_offset)

@@ -196,7 +196,10 @@ def _open(block: bytes) -> tuple[int, int]:
 
 
 def _by_queue(block: bytes, head_size: int) -> Iterator[tuple[MessageQueue, list[Chunk]]]:
-    """Group the runs by queue, in the order of the pulls."""
+    """Group the runs by queue, in the order of the pulls.
+
+    A queue that comes back to its member is pulled again from what was committed: a group for each time.
+    """
     buffer = memoryview(block)
     at = _HEAD.size + _CRC_SIZE
     rows = json.loads(block[at : at + head_size])
@@ -208,4 +211,10 @@ def _by_queue(block: bytes, head_size: int) -> Iterator[tuple[MessageQueue, list
         at += length
     ordered = sorted(placed, key=lambda each: each[0].queue)
     for queue, some in itertools.groupby(ordered, lambda each: each[0].queue):
-        yield queue, [run.chunk(buffer, start) for run, start in some]
+        chunks: list[Chunk] = []
+        for run, start in some:
+            if chunks and run.from_offset < chunks[-1].until_offset:
+                yield queue, chunks
+                chunks = []
+            chunks.append(run.chunk(buffer, start))
+        yield queue, chunks

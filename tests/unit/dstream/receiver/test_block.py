@@ -58,6 +58,15 @@ def test_messages_come_back_in_order_within_their_queue_and_under_their_own_topi
     assert [m.body for m in run_messages(RUNS[0])] == [b"five", b"six"]
 
 
+def test_what_a_queue_has_again_when_it_comes_back_is_in_the_block_again():
+    back = [RUNS[0], a_run(QUEUE, 6, (b"six", {}), (b"seven", {})), a_run(QUEUE, 8, (b"eight", {})), RUNS[0]]
+    block = encode_runs(back)
+    offsets = [5, 6, 6, 7, 8, 5, 6]
+    assert [message.queue_offset for message in block_elements(block)] == offsets
+    batches = block_batches(block, DecodeOptions(columns=["queueOffset"]), None)
+    assert [row["queueOffset"] for batch in batches for row in batch.to_pylist()] == offsets
+
+
 def test_record_batches_have_the_same():
     decode = DecodeOptions(columns=["topic", "queueOffset", "body"])
     rows = [row for batch in block_batches(encode_runs(RUNS), decode, None) for row in batch.to_pylist()]
