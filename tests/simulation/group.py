@@ -228,7 +228,7 @@ class Group:
         scheduler.kill(process)
 
     def _move(self, move: Move) -> None:
-        slot = self._slots[move.slot]
+        slot = self._slots[move.slot % len(self._slots)]  # a plainer life has fewer members
         process = slot.process
         if self._stage.healed or process is None or process.dead:
             return

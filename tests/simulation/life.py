@@ -64,7 +64,7 @@ def live(plan: Plan) -> Verdict:
             what = (stored, f"{len(writing)} writers are not done", left, job)
             wrong["stalled"] = [", ".join(filter(None, what))]
     except (Spinning, AssertionError, Exception) as failure:  # noqa: BLE001 - a life's outermost frame
-        wrong["crashed"] = [f"{type(failure).__name__}: {failure}"]
+        wrong[f"crashed: {type(failure).__name__}"] = [str(failure)]
     finally:
         world.scheduler.end()
         world.clean_up()
