@@ -336,7 +336,8 @@ class Sink:
         Proxies do not tell that name servers have restarted and know no broker yet.
         """
         unknown = self._history.proxied and isinstance(error, TopicNotFoundError)
-        if not unknown and not isinstance(error.__cause__ or error, NameServerError):
+        unreached = any(isinstance(one, NameServerError) for one in (error, error.__cause__))
+        if not unknown and not unreached:
             self._history.refused.append(f"a task of the sink: {error}")
 
     def _check_decided(self, body: bytes) -> None:
