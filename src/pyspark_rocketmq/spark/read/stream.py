@@ -254,6 +254,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Whether time may advance: for some time, a broker that is down may have older messages."""
         missed = {queue.broker_name for queue in known} - {queue.broker_name for queue in ends.masters}
         missed |= {queue.broker_name for queue in ends.failed}
+        if self._frozen is not None:  # not read in this run, even if it is there again
+            missed |= {queue.broker_name for queue in known if queue not in self._frozen}
         return not ends.held and not self._absences.waited_for(missed)
 
     def _next_aligned(

@@ -146,6 +146,22 @@ def test_a_run_to_the_end_does_not_pass_messages_that_come_while_its_ends_are_as
     assert query.aligned_ms() <= min(query.unread_ms())
 
 
+def test_a_run_to_the_end_does_not_pass_messages_of_a_broker_that_was_away_when_it_began() -> None:
+    query = Query()
+    query.mq.send()
+    first = query.aligned_ms()
+    query.mq.clock.now_s += 60
+    query.mq.send(A0, B0)
+    query.mq.dead.add("broker-b")
+    query.reader.prepareForTriggerAvailableNow()
+    query.mq.dead.clear()
+    assert query.aligned_ms() == first
+    assert query.unread_ms()  # the run reads nothing of it, the next one does
+    query.reader.prepareForTriggerAvailableNow()
+    began = query.mq.clock.now_ms()
+    assert query.aligned_ms() == began
+
+
 def test_heartbeats_have_it_too() -> None:
     query = Query(heartbeatInterval="1s")
     query.mq.send()
