@@ -265,7 +265,7 @@ def test_a_topic_that_was_created_again_is_told_when_it_is_read_on(mq, log, firs
 
 @pytest.mark.parametrize("first", [2, 3, 5])
 def test_a_log_is_read_on_where_what_it_knows_expires(mq, log, first: int) -> None:
-    """The last record that is known is compared as long as it is there."""
+    """The last record that is known is compared as long as it exists."""
     store(mq, *map(abort, range(3)))
     assert numbers(log.entries(0, 3)) == [0, 1, 2]
     store(mq, *map(abort, range(3, 8)))

@@ -69,6 +69,16 @@ def records(mq: MockCluster) -> list[Record]:
     return [decode_record(message.body) for message in mq.messages(LOG, queue)]
 
 
+def interrupt_append(mq: MockCluster, query: Callable[..., Query], after: int) -> None:
+    """Commit batch 7 in a run whose append is refused after so many requests."""
+    first = query(outageTimeout="0s")
+    ranges = first.write(7, *BODIES)
+    mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=SEND, times=None, after=after)
+    with pytest.raises(RocketMQError):
+        first.commit(7, ranges)
+    mq.heal()
+
+
 def test_rows_are_visible_when_they_are_committed_and_as_they_were_sent(mq, query) -> None:
     first = query()
     ranges = first.write(7, *BODIES)
@@ -153,12 +163,7 @@ def test_an_append_that_a_crash_cuts_short_is_finished_by_the_next_run(
 
 
 def test_an_interrupted_append_waits_for_queues_that_are_hidden_from_readers(mq, query) -> None:
-    first = query(outageTimeout="0s")
-    ranges = first.write(7, *BODIES)
-    mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=SEND, times=None, after=19)
-    with pytest.raises(RocketMQError):
-        first.commit(7, ranges)
-    mq.heal()
+    interrupt_append(mq, query, after=19)
     mq.create_topic("orders", 2, read_queues=1)
     with pytest.raises(DataLossError, match="was lowered, raise it again"):
         query().commit(7, None)
@@ -475,12 +480,7 @@ def test_the_time_for_an_outage_counts_from_the_last_row_that_was_stored(mq, que
 def test_a_queue_that_lost_messages_since_an_append_began_is_an_error(mq, client, query) -> None:
     """Which rows it has is not known: they are not sent again."""
     send(client, *["another producer's"] * 8)
-    first = query(outageTimeout="0s")
-    ranges = first.write(7, *BODIES)
-    mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=SEND, times=None, after=9)
-    with pytest.raises(RocketMQError):
-        first.commit(7, ranges)
-    mq.heal()
+    interrupt_append(mq, query, after=9)
     queue = mq.queues("orders")[1]
     mq.truncate(queue, 1)
     before = visible(mq)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +22,8 @@ from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.spark.features import FEATURES
+from pyspark_rocketmq.streams.api.output import StreamOutput
+from pyspark_rocketmq.streams.run.runner import finish
 
 INTERVAL_S = 0.4
 """Of the batches of DStreams."""
@@ -232,6 +235,23 @@ def no_query_left(request: pytest.FixtureRequest) -> Iterator[None]:
     for query in left:
         query.stop()
     assert not left, f"this test leaves queries running: {[query.name or query.id for query in left]}"
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[..., StreamingQuery]]:
+    """Start pipelines, which are stopped after the test together with their queries of dead letters."""
+    queries: list[StreamingQuery] = []
+
+    def start(pipeline: StreamOutput, **trigger: Any) -> StreamingQuery:
+        query = pipeline.asyncStart(**trigger)
+        assert query is not None, "a source of this pipeline is bounded"
+        queries.append(query)
+        return query
+
+    yield start
+    for query in queries:
+        query.stop()
+        finish(query)
 
 
 @pytest.fixture(scope="module")

@@ -27,19 +27,6 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def running():
-    queries = []
-
-    def start(pipeline, **trigger):
-        queries.append(pipeline.asyncStart(**trigger))
-        return queries[-1]
-
-    yield start
-    for query in queries:
-        query.stop()
-
-
 def source(spark, name):
     return StreamBuilder.dataStream("tests", name, spark)
 

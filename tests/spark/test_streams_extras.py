@@ -30,19 +30,6 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path / "home"))
 
 
-@pytest.fixture
-def running():
-    queries = []
-
-    def start(pipeline, **trigger):
-        queries.append(pipeline.asyncStart(**trigger))
-        return queries[-1]
-
-    yield start
-    for query in queries:
-        query.stop()
-
-
 @pytest.fixture(scope="module")
 def mqtt(tmp_path_factory):
     with mqtt_broker(tmp_path_factory.mktemp("mqtt")) as broker:

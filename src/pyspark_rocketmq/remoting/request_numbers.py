@@ -39,7 +39,7 @@ class RequestNumbers:
         answers = self._answers
         while answers and not _is_before(answers[-1][0], number):
             answers.pop()
-        if not answers or at_s - answers[-1][1] >= _STEP_S:  # else it is there, only slightly too early
+        if not answers or at_s - answers[-1][1] >= _STEP_S:  # else it is recorded, slightly too early
             answers.append((number, at_s))
 
     def answered_before(self, number: int) -> float:

@@ -254,7 +254,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Whether time may advance: for some time, a broker that is down may have older messages."""
         missed = {queue.broker_name for queue in known} - {queue.broker_name for queue in ends.masters}
         missed |= {queue.broker_name for queue in ends.failed}
-        if self._frozen is not None:  # not read in this run, even if it is there again
+        if self._frozen is not None:  # not read in this run, even if the broker answers again
             missed |= {queue.broker_name for queue in known if queue not in self._frozen}
         return not ends.held and not self._absences.waited_for(missed)
 
