@@ -31,7 +31,7 @@ from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.spark.write.committed import range_commits
 from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits, TaskRanges
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
-from pyspark_rocketmq.testing import MockCluster, Refuse
+from pyspark_rocketmq.testing import Fault, MockCluster, Refuse, Silence
 
 HERE, THERE = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-b", 0)
 ROWS = {HERE: ((0, 5),)}
@@ -266,7 +266,7 @@ def test_a_commit_waits_for_its_broker_as_long_as_an_outage_may_take(mq, commits
     began = clock.now_s
     with pytest.raises(RocketMQError):
         commits().commit(name(8), [ROWS])
-    assert 20 < clock.now_s - began <= 60
+    assert 20 < clock.now_s - began < 61, "the last attempt begins within the minute"
 
 
 def test_an_error_that_no_patience_ends_is_told_at_once(mq, commits, clock) -> None:
@@ -303,7 +303,7 @@ def test_a_commit_topic_that_stays_away_is_an_error(mq, commits, clock) -> None:
     began = clock.now_s
     with pytest.raises(BrokerNotFoundError, match="Create it once, with one queue at one broker"):
         commits().is_committed(name(7))
-    assert 20 < clock.now_s - began <= 60
+    assert 20 < clock.now_s - began < 61, "the last attempt begins within the minute"
 
 
 # --- tasks ----------------------------------------------------------------------------------
@@ -348,13 +348,14 @@ def test_a_task_that_has_not_begun_tells_nothing(mq, task) -> None:
     assert records(mq) == []
 
 
-def test_a_task_that_failed_waits_a_second_at_most_to_tell_it(mq, task, clock) -> None:
+@pytest.mark.parametrize("fault", [Refuse(ResponseCode.SYSTEM_BUSY), Silence()], ids=["refusal", "silence"])
+def test_a_task_that_failed_waits_a_second_at_most_to_tell_it(mq, task, clock, fault: Fault) -> None:
     ranges = task()
     ranges.begin([HERE])
-    mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=SEND, times=None)
-    began = clock.now_s
+    mq.inject(fault, on=SEND, times=None)
+    began = clock.monotonic()
     ranges.abandon()
-    assert clock.now_s - began <= 1
+    assert clock.monotonic() - began < 2, "of which the machine may take half"
 
 
 def test_the_mark_names_the_commit_topic_of_the_options(task) -> None:

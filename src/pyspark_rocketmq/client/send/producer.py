@@ -90,11 +90,20 @@ class Producer:
     ) -> None:
         """Do nothing: the caller closes the client."""
 
-    def send(self, message: OutgoingMessage, queue: MessageQueue | None = None) -> SendResult:
+    def send(
+        self, message: OutgoingMessage, queue: MessageQueue | None = None, *, timeout_ms: float | None = None
+    ) -> SendResult:
         """Send one message and wait until it is stored.
 
         Without ``queue``, the message's sharding key selects the queue, else round-robin. With a queue or a
         key, a retry uses the same queue, so that the key's order is kept.
+
+        Parameters
+        ----------
+        message : OutgoingMessage
+        queue : MessageQueue, optional
+        timeout_ms : float, optional
+            For all attempts together; by default ``send_timeout_ms`` for each.
 
         Returns
         -------
@@ -113,7 +122,7 @@ class Producer:
         with self._tracing.watch((message,)) as sent:
             outgoing = self._encode(sent.messages[0])
             sent.msg_ids = outgoing.msg_ids
-            sent.result = self.deliver(outgoing, queue, key=message.sharding_key)
+            sent.result = self.deliver(outgoing, queue, key=message.sharding_key, timeout_ms=timeout_ms)
             return sent.result
 
     def send_batch(
@@ -159,10 +168,15 @@ class Producer:
     # --- the steps of a send, shared with the pipeline ---
 
     def deliver(
-        self, outgoing: Outgoing, queue: MessageQueue | None = None, *, key: str | None = None
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | None = None,
+        *,
+        key: str | None = None,
+        timeout_ms: float | None = None,
     ) -> SendResult:
         """Send an encoded message or batch, with retries. Raises as `send`."""
-        deadline = self.total_deadline()
+        deadline = self.total_deadline() if timeout_ms is None else self.client.deadline(timeout_ms)
         fixed, tried = queue, queue
 
         def attempt() -> SendResult:

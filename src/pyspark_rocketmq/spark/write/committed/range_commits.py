@@ -159,7 +159,8 @@ class RangeCommits:
         ----------
         name : TransactionName
         timeout_ms : float, optional
-            How long it is tried; by default ``outageTimeout``.
+            How long it is tried; by default, brokers that are down are waited for, as long as
+            ``outageTimeout`` says.
         """
         try:
             self._append(Abort(owner=self.owner(name), number=name.number), timeout_ms=timeout_ms)
@@ -242,7 +243,7 @@ class RangeCommits:
         def attempt() -> int:
             queue = self._log_queue()
             try:
-                return self._producer.send(message, queue).queue_offset
+                return self._producer.send(message, queue, timeout_ms=timeout_ms).queue_offset
             except SendError as error:
                 if "status" in error.facts:  # it is stored
                     if isinstance(record, Begin | Abort):
@@ -251,7 +252,7 @@ class RangeCommits:
                 cause = error.__cause__
                 raise (cause if isinstance(cause, RocketMQError) and cause.retriable else error) from None
 
-        return self.patiently(attempt, timeout_ms=timeout_ms)
+        return self.patiently(attempt) if timeout_ms is None else attempt()
 
     def _log_queue(self) -> MessageQueue:
         """Return the commit topic's only queue.
@@ -264,10 +265,10 @@ class RangeCommits:
             self._queue = require_commit_queue(self._client, self._topic)
         return self._queue
 
-    def patiently(self, ask: Callable[[], T], *, timeout_ms: float | None = None) -> T:
+    def patiently(self, ask: Callable[[], T]) -> T:
         """Retry while brokers or name servers are down: name servers forget the topics of such brokers.
 
-        They are waited for as long as ``outageTimeout`` says, unless another timeout is given.
+        They are waited for as long as ``outageTimeout`` says.
         """
 
         def attempt() -> T:
@@ -279,9 +280,7 @@ class RangeCommits:
 
         return retry(
             attempt,
-            deadline=self._client.deadline(
-                self._options.outage_timeout_ms if timeout_ms is None else timeout_ms
-            ),
+            deadline=self._client.deadline(self._options.outage_timeout_ms),
             clock=self._client.clock,
             random=self._client.random,
             on_stale_route=lambda: self._client.invalidate(self._topic),
