@@ -74,7 +74,7 @@ def align(
     any message that stays unread. By born time this holds as far as born times follow store times: a message
     is stored after it was born, so the queues are held back by store time at the barrier's born time.
 
-    Where there is a backlog, something is read: at least the oldest unread message.
+    Where there is a backlog, something is read: at least the oldest message of those that are admitted.
 
     Parameters
     ----------
@@ -88,7 +88,8 @@ def align(
     if not tail_times_ms:
         return dict(until)
     limit_ms = barrier(tail_times_ms)
-    oldest = min(head_times_ms, key=lambda queue: (head_times_ms[queue], queue), default=None)
+    admitted = [queue for queue in head_times_ms if until[queue] > positions[queue]]
+    oldest = min(admitted, key=lambda queue: (head_times_ms[queue], queue), default=None)
     aligned: dict[MessageQueue, int] = {}
     for queue, end in until.items():
         least = positions[queue] + (queue == oldest)

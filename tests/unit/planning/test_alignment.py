@@ -4,6 +4,7 @@ import pytest
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.alignment import align, barrier, heads, next_heartbeat, tails
+from pyspark_rocketmq.planning.limit import Limits, admit
 
 SLOW, FAST, IDLE = (MessageQueue("orders", "broker-a", index) for index in range(3))
 POSITIONS = {SLOW: 0, FAST: 0, IDLE: 7}
@@ -41,6 +42,15 @@ def test_the_oldest_message_is_read_even_if_nothing_else_may() -> None:
         offsets={SLOW: 0, FAST: 0, IDLE: 7},
     )
     assert found == {SLOW: 1, FAST: 5, IDLE: 7}
+
+
+def test_of_messages_of_one_time_the_one_that_a_limit_admits_is_read() -> None:
+    """By born time: they are stored after the barrier. Nothing was ever read again."""
+    born = {SLOW: 1_000, FAST: 1_000}
+    until = admit(POSITIONS, REACH, Limits(max_offsets=1), head_times_ms=born)
+    assert until == POSITIONS | {FAST: 1}
+    tail_times = {SLOW: 1_000, FAST: 2_000}
+    assert align(POSITIONS, until, head_times_ms=born, tail_times_ms=tail_times, offsets=POSITIONS) == until
 
 
 @pytest.mark.parametrize(
