@@ -91,9 +91,8 @@ class Query:
     def run(self, triggers: int, *, available_now: bool = False) -> None:
         try:
             self._run(triggers, available_now=available_now)
-        except KilledError:
+        finally:
             self.threads.join()  # a process that is gone commits nothing later
-            raise
 
     def _run(self, triggers: int, *, available_now: bool) -> None:
         if available_now:

@@ -108,7 +108,6 @@ def test_the_last_batch_of_a_run_is_committed_by_the_next_run() -> None:
     for _ in range(2):
         query = OlderQuery(mq, kept, options, lambda _: None)
         query.run(1, available_now=True)
-        query.threads.join()
     assert len(kept.ends) == 1
     assert mq.committed == SourceOffset.from_dict(kept.ends[-1]).offsets
 
