@@ -32,7 +32,9 @@ from pyspark_rocketmq.client.read.samples import message_sizes
 from pyspark_rocketmq.client.routes.name_servers import merge_routes
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
+    ConnectionLostError,
     OptionError,
+    RequestTimeoutError,
     TopicNotFoundError,
     UnsupportedRequestError,
 )
@@ -40,7 +42,7 @@ from pyspark_rocketmq.model import BrokerData, MessageSelector, OffsetRange, Per
 from pyspark_rocketmq.options import ClientOptions, SinkOptions, parse_options
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
-from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.testing import Delay, MockCluster, RequestCode
 from pyspark_rocketmq.tools.doctor import examine
 from pyspark_rocketmq.tools.findings import Verdict
 
@@ -218,6 +220,29 @@ def test_who_abandons_an_answered_pull_leaves_others_their_connection(client: Cl
     lanes.abandon(*first)
     ((number, response),) = lanes.wait_some(second, client.deadline())
     assert (number, response.code) == (second[0], 0)
+
+
+def test_connections_that_are_as_silent_as_one_without_an_answer_are_closed(
+    mq: MockCluster, client: Client
+) -> None:
+    """A machine that is gone takes all connections with it: each cost the time-out of a pull."""
+    queue, *_ = fill_orders(client)
+    lanes = client.pool.pull_lanes(client.broker_address(queue.broker_name, topic="orders"))
+    template = pull_template(client, lanes, queue, selector=MessageSelector(), group="g")
+    mq.inject(Delay(0.2), on=RequestCode.PULL_MESSAGE, times=3)
+    for number in lanes.submit_many(template, [(0, 1)] * 3):
+        lanes.wait_some([number], client.deadline())
+    mq.inject(Delay(1.0), on=RequestCode.PULL_MESSAGE, times=2)
+    silent = lanes.submit_many(template, [(0, 1)] * 2)
+    connections = [lane.connection for lane in lanes._lanes if lane.connection is not None]
+    assert len(connections) == 3, "one of them has nothing to do"
+    with pytest.raises(RequestTimeoutError):
+        lanes.wait_some(silent[:1], client.deadline(200))
+    lanes.abandon(*silent[:1])
+    assert not any(connection.alive for connection in connections)
+    with pytest.raises(ConnectionLostError):
+        lanes.wait_some(silent[1:], client.deadline())
+    lanes.wait_some(lanes.submit_many(template, [(0, 1)]), client.deadline())
 
 
 def test_pulls_that_wait_for_messages_are_in_nobodys_way(proxy: MockProxy, client: Client) -> None:

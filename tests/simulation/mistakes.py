@@ -56,6 +56,12 @@ PLANTS: Final = tuple(
             "if False:",
         ),
         (
+            "connections to a proxy that is gone are waited for one after the other",
+            "client.net.pull_lanes",
+            "self._close_silent(begin_s)",
+            "pass",
+        ),
+        (
             "an unfinished frame is lost with its buffer",
             "client.net.receive_buffer",
             "data[self._start : self._end] = memoryview(old)[start:end]",

@@ -113,7 +113,7 @@ class Connection:
         self._pending: set[int] = set()
         self._answers: dict[int, Response] = {}
         self._requests: deque[Received] = deque()
-        self._heard_at = clock.monotonic()
+        self.heard_at = clock.monotonic()
         self._error: ConnectionLostError | RemoteProtocolError | None = None
         self.on_request: RequestHandler | None = None
         """Called with each request that the server makes; such requests are ignored without it."""
@@ -218,7 +218,7 @@ class Connection:
                 if drained:
                     deadline.record_progress(self._numbers.answered_before(first := min(opaques)))
                     if self._socket.arrived_since(seen) >= _ARRIVING_BYTES and self._numbers.is_due(first):
-                        deadline.record_progress(self._heard_at)
+                        deadline.record_progress(self.heard_at)
                     seen = self._socket.arriving
                     if deadline.expired:
                         raise self._overdue(deadline)
@@ -333,7 +333,7 @@ class Connection:
             self._fail(error)
             return 0
         if received:
-            self._heard_at = self._clock.monotonic()
+            self.heard_at = self._clock.monotonic()
         return received
 
     def _drain(self) -> None:
@@ -390,7 +390,7 @@ class Connection:
             f"no answer within {deadline.timeout_ms:.0f} ms", addr=self.addr, in_flight=len(self._pending)
         )
         error.arriving = self._socket.arriving
-        silent_ms = (self._clock.monotonic() - self._heard_at) * 1000
+        silent_ms = (self._clock.monotonic() - self.heard_at) * 1000
         if silent_ms >= deadline.timeout_ms >= _SILENCE_MS:
             self._fail(ConnectionLostError(f"the peer was silent for {silent_ms:.0f} ms", addr=self.addr))
         return error

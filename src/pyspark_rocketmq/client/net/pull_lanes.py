@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.connection import Connection, Response
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import RequestTimeoutError, RocketMQError
 from pyspark_rocketmq.remoting.command import Buffer
 from pyspark_rocketmq.remoting.template import Request, RequestTemplate
 
@@ -71,6 +71,8 @@ class _Lane:
     taken: bool = True
     latest: int = 0
     """The number of the request that it had last."""
+    sent_s: float = 0.0
+    """When it had that, by the clock."""
 
     def owes(self, number: int) -> bool:
         """Whether the answer to a request is still to come."""
@@ -154,18 +156,23 @@ class PullLanes:
     def wait_some(self, opaques: Collection[int], deadline: Deadline) -> list[tuple[int, Response]]:
         """Wait for the first of these requests, unless others are answered; return all answers that are here.
 
-        Raises as `Connection.wait_some`.
+        After a time-out, connections on which nothing was heard since the wait began are closed, too: the
+        proxy's machine may be gone, and each would cost a time-out of its own. Raises as
+        `Connection.wait_some`.
         """
+        begin_s = self._clock.monotonic()
         answered = [number for number in opaques if self._is_answered(number)]
         here: list[tuple[int, Response]] = []
         for number in answered or [next(iter(opaques))]:
             _, connection, opaque = self._sent[number]
             try:
                 here.append((number, connection.wait(opaque, deadline)))
-            except RocketMQError:
-                if not here:
-                    raise
-                break  # it is raised again when what came is taken
+            except RocketMQError as error:
+                if here:
+                    break  # it is raised again when what came is taken
+                if isinstance(error, RequestTimeoutError):
+                    self._close_silent(begin_s)
+                raise
             self._sent.pop(number, None)
         return here
 
@@ -208,7 +215,7 @@ class PullLanes:
             self._remove(lane)
             raise
         with self._lock:
-            lane.latest = next(self._numbers)
+            lane.latest, lane.sent_s = next(self._numbers), self._clock.monotonic()
             lane.taken = False
             self._sent[lane.latest] = (lane, connection, opaque)
             return lane.latest
@@ -230,6 +237,14 @@ class PullLanes:
                 return None
             self._lanes.append(_Lane())
             return self._lanes[-1]
+
+    def _close_silent(self, since_s: float) -> None:
+        """Close the connections that have had no answer, and no new request, since a moment of the clock."""
+        with self._lock:
+            for lane in self._lanes:
+                connection = None if lane.taken else lane.connection
+                if connection is not None and max(lane.sent_s, connection.heard_at) <= since_s:
+                    connection.close()
 
     def _remove(self, lane: _Lane) -> None:
         with self._lock:
