@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["DAMAGED", "DAMAGES", "body_of"]
+__all__ = ["DAMAGED", "DAMAGES", "UNTIMED", "body_of"]
 
 DAMAGED: Final = b"damaged-any:0"
 """The body of a row whose message does not decode."""
@@ -31,6 +31,8 @@ def _compressed(record: bytes) -> bytes:
 
 
 DAMAGES: Final[tuple[Callable[[bytes], bytes], ...]] = (_without_magic, _too_long, _compressed)
+UNTIMED: Final = DAMAGES[:2]
+"""After these, a record has no store time that can be read."""
 
 
 def body_of(body: bytes | None) -> bytes:

@@ -217,9 +217,11 @@ class History:
         """Record a message that a broker stored and the reader does not want."""
         self.unwanted[self.place(*place)] = body
 
-    def spoil(self, place: Place, *, has_row: bool) -> None:
+    def spoil(self, place: Place, *, has_row: bool, has_time: bool) -> None:
         """Record that a message that was just stored does not decode."""
         place = self.place(*place)
+        if not has_time:
+            del self.stored_ms[place]
         self.unwanted[place] = self.stored[place]
         self.sent.add(DAMAGED)
         if has_row:

@@ -11,7 +11,7 @@ from typing import Final
 from tests.simulation.alignment import Alignment
 from tests.simulation.batch_job import BatchJob
 from tests.simulation.cluster import Cluster
-from tests.simulation.damage import DAMAGES
+from tests.simulation.damage import DAMAGES, UNTIMED
 from tests.simulation.dead_letters import DEAD_LETTERS
 from tests.simulation.direct import DirectStream
 from tests.simulation.faults import Fault, happen
@@ -228,9 +228,10 @@ class World:
         well = not self.plan.on_corrupt or self.stage.healed or self._damages.random() > _DAMAGED
         if well or self.history.place(*place) not in self.history.stored:
             return None
-        self.history.spoil(place, has_row=self.plan.on_corrupt == "null")
+        damage = self._damages.choice(DAMAGES)
+        self.history.spoil(place, has_row=self.plan.on_corrupt == "null", has_time=damage not in UNTIMED)
         self.history.did[f"message that does not decode: {self.plan.on_corrupt}"] += 1
-        return self._damages.choice(DAMAGES)
+        return damage
 
     def _own_chance(self) -> random.Random:
         """A source of its own for each part: what one draws does not change what others do."""
