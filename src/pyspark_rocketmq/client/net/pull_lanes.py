@@ -157,8 +157,7 @@ class PullLanes:
         """Wait for the first of these requests, unless others are answered; return all answers that are here.
 
         After a time-out, connections on which nothing was heard since the wait began are closed, too: the
-        proxy's machine may be gone, and each would cost a time-out of its own. Raises as
-        `Connection.wait_some`.
+        proxy's machine may be gone, and each would cost another time-out. Raises as `Connection.wait_some`.
         """
         begin_s = self._clock.monotonic()
         answered = [number for number in opaques if self._is_answered(number)]
