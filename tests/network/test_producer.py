@@ -68,6 +68,17 @@ def test_a_message_goes_to_the_queue_that_is_named_or_to_that_of_its_key() -> No
         assert mq.max_offset(of_key) == before + 6
 
 
+def test_a_queue_that_was_removed_is_not_sent_to() -> None:
+    """The producer's route is older: another queue takes its messages, unless the caller has named that one."""
+    with MockCluster({"orders": 4}) as mq, Client(mq.name_server) as client:
+        producer = Producer(client)
+        removed = producer.send(MESSAGE, mq.queue("orders", 3)).queue
+        mq.create_topic("orders", 2)
+        assert {producer.send(MESSAGE).queue.queue_id for _ in range(4)} == {0, 1}
+        with pytest.raises(RocketMQError, match="orders"):
+            producer.send(MESSAGE, removed)
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -77,6 +88,7 @@ def test_a_message_goes_to_the_queue_that_is_named_or_to_that_of_its_key() -> No
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.NO_PERMISSION,
         ResponseCode.GO_AWAY,
+        ResponseCode.INVALID_PARAMETER,
     ],
 )
 def test_another_broker_is_tried(code: ResponseCode) -> None:

@@ -43,9 +43,13 @@ _REFUSED_ELSEWHERE: Final = frozenset(
         ResponseCode.NO_PERMISSION,
         ResponseCode.NO_BUYER_ID,
         ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.INVALID_PARAMETER,
     }
 )
-"""Codes on which Java tries another broker, but which are not retriable in other requests."""
+"""Codes on which Java tries another broker, but which are not retriable in other requests.
+
+And the one with which brokers answer since 5.0 when the queue was removed: releases before had SYSTEM_ERROR.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
