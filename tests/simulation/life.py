@@ -53,7 +53,7 @@ class Verdict:
 def live(plan: Plan) -> Verdict:
     """Live a life, and judge it."""
     world = World(plan)
-    history = world.history
+    history, queues = world.history, world.cluster.queues(TOPIC)
     wrong: dict[str, list[str]] = {}
     try:
         if not world.scheduler.run(world.done, until_s=world.heals_at_s + _CATCHES_UP_S):
@@ -79,7 +79,7 @@ def live(plan: Plan) -> Verdict:
     history.begun = world.reader.begun
     moving = RESHAPING if plan.brokers == 1 else RESHAPING | HIDING
     if not plan.static and not moving & history.did.keys():
-        history.queues = world.cluster.queues(TOPIC)
+        history.queues = queues
     wrong |= judge(history)
     if "unexpected error" in wrong:
         wrong.pop("lost", None)  # the life has ended there

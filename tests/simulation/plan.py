@@ -85,6 +85,8 @@ class Plan:
             return False
         if self.strict and self.options.get("failOnDataLoss") == "false":
             return False
+        if self.check_s and self.sink is None:
+            return False
         served = self.slaves > 0 and self.slave_readable and self.brokers > 1
         if self.retires and (not served or self.lossy or self.strict):
             return False
@@ -141,8 +143,10 @@ class Plan:
             "a broker's clock jumps ahead": not self._ordered_group,
             "a topic is created again": (self.lossy or self.strict) and self.sink is None,
             # A batch that is read meanwhile lacks it; without an error, what was planned with it is passed.
+            # A reader that began meanwhile takes it for a new one, which it reads from its first message.
             "a queue is hidden": not (
-                self.static or self.lossy or self.strict or self.retires or self.job or self.aligned
+                (self.static or self.lossy or self.strict or self.retires or self.job or self.aligned)
+                or self.wanted.since_ms
             ),
         }
 
