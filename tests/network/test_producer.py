@@ -69,7 +69,7 @@ def test_a_message_goes_to_the_queue_that_is_named_or_to_that_of_its_key() -> No
 
 
 def test_a_queue_that_was_removed_is_not_sent_to() -> None:
-    """The producer's route is older: another queue takes its messages, unless the caller has named that one."""
+    """The producer's route is older: other queues take its messages, unless the caller names that one."""
     with MockCluster({"orders": 4}) as mq, Client(mq.name_server) as client:
         producer = Producer(client)
         removed = producer.send(MESSAGE, mq.queue("orders", 3)).queue

@@ -41,7 +41,7 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     fetch_available_ends,
     resolve_offsets,
 )
-from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
+from pyspark_rocketmq.offsets.queue_lookup import queues_and_brokers
 from pyspark_rocketmq.options import (
     CompatibilityWarning,
     Kind,
@@ -171,8 +171,7 @@ class RocketMQUtils:
         client = PlanningClient(source.client)
         try:
             require_commit_queues(client, by)
-            brokers = client.broker_names()  # before their topics: a broker registers with all its topics
-            wanted = wait_for_queues(client, source, clock=SYSTEM_CLOCK)
+            wanted, brokers = queues_and_brokers(client, source, clock=SYSTEM_CLOCK)
             queues = fetch_available_ends(client, wanted)
             check_filter(client, queues, source)
             policy = _policy(client, strategy, source, force_special=forceSpecial)

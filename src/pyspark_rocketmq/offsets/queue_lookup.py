@@ -13,7 +13,15 @@ from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS, Plann
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.planning.topics.discovery import match_topics
 
-__all__ = ["is_outage", "queues_to_read", "retry_until", "select_queues", "topics_to_read", "wait_for_queues"]
+__all__ = [
+    "is_outage",
+    "queues_and_brokers",
+    "queues_to_read",
+    "retry_until",
+    "select_queues",
+    "topics_to_read",
+    "wait_for_queues",
+]
 
 T = TypeVar("T")
 
@@ -67,6 +75,23 @@ def wait_for_queues(
         clock=clock,
         deadline=Deadline(clock, patience_ms),
     )
+
+
+def queues_and_brokers(
+    client: PlanningClient,
+    options: SourceOptions,
+    *,
+    clock: Clock,
+    patience_ms: float = OPERATION_TIMEOUT_MS,
+) -> tuple[tuple[MessageQueue, ...], frozenset[str]]:
+    """Return what `wait_for_queues` does, and the brokers of which all topics are known by that.
+
+    A broker registers with all its topics. One that is not registered before, or not any more afterwards, may
+    have queues that the route did not show. With ``assign``, no broker is returned.
+    """
+    before = frozenset[str]() if options.assign else client.broker_names()
+    queues = wait_for_queues(client, options, clock=clock, patience_ms=patience_ms)
+    return queues, before & client.broker_names() if before else before
 
 
 def topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str, ...]:

@@ -793,3 +793,32 @@ def test_a_broker_that_was_away_at_the_start_has_no_new_topics():
     mq.send()
     Query(mq, kept, options, lambda _: None).run(1)
     assert written(kept)[P0] == mq.bodies(P0, 1, 2)
+
+
+def test_a_broker_that_leaves_during_the_start_has_no_new_queues(monkeypatch: pytest.MonkeyPatch):
+    mq, kept = world(), Checkpoint()
+    mq.send()
+    seen = len(mq.logs[B0])
+    mq.clock.now_s += 1
+    with monkeypatch.context() as leaving:
+        leaving.setattr(mq, "look_up", lambda *_, **__: mq.hidden.add("broker-b"))
+        Query(mq, kept, {}, lambda _: None).run(1)
+    mq.hidden.clear()
+    mq.clock.now_s += 1
+    mq.send()
+    Query(mq, kept, {}, lambda _: None).run(1)
+    assert written(kept)[B0] == mq.bodies(B0, seen, len(mq.logs[B0]))
+
+
+def test_a_broker_that_comes_during_the_start_of_a_run_to_the_end_has_no_new_queues():
+    mq, kept = world(), Checkpoint()
+    mq.send()
+    seen = len(mq.logs[B0])
+    mq.clock.now_s += 1
+    mq.hidden.add("broker-b")
+    run = Query(mq, kept, {}, lambda step: mq.hidden.clear() if step == "latest" else None)
+    run.run(1, available_now=True)
+    mq.clock.now_s += 1
+    mq.send()
+    Query(mq, kept, {}, lambda _: None).run(1)
+    assert written(kept)[B0] == mq.bodies(B0, seen, len(mq.logs[B0]))

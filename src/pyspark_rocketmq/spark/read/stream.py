@@ -26,7 +26,7 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     wait_for_ends,
 )
 from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS
-from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
+from pyspark_rocketmq.offsets.queue_lookup import queues_and_brokers, wait_for_queues
 from pyspark_rocketmq.offsets.stream_offset import SourceIdentity, SourceOffset, read_offset
 from pyspark_rocketmq.offsets.topic_recreation import (
     Place,
@@ -107,7 +107,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits: GroupCommits | None = None
         self._client: PlanningClient | None = None
         self._origin: SourceOffset | None = None
-        self._brokers: frozenset[str] | None = None
         self._frozen: Mapping[MessageQueue, int] | None = None
         self._frozen_at_ms: int | None = None
         self._newest: SourceOffset | None = None
@@ -122,7 +121,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Record the ends at which the run stops."""
         client = self._open_client()
         self._frozen_at_ms = self._clock.now_ms()
-        self._frozen = fetch_available_ends(client, self._queues_at_start())
+        queues = wait_for_queues(client, self._options, clock=self._clock, patience_ms=OUTAGE_PATIENCE_MS)
+        self._frozen = fetch_available_ends(client, queues)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the marker of an unresolved start: the same at every call."""
@@ -289,8 +289,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._origin is None:
             client = self._open_client()
             moment = self._clock.now_ms()
-            brokers = self._first_brokers()
-            queues = self._visible(self._queues_at_start())
+            found, brokers = queues_and_brokers(
+                client, self._options, clock=self._clock, patience_ms=OUTAGE_PATIENCE_MS
+            )
+            queues = self._visible(found)
             check_listed(self._policy, queues)
             there = self._frozen or fetch_available_ends(client, queues)
             offsets = resolve_offsets(
@@ -301,20 +303,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 offsets=offsets,
                 started_at_ms=moment,
                 start=self._policy,
-                brokers=brokers - {queue.broker_name for queue in queues if queue not in there},
+                brokers=brokers - {queue.broker_name for queue in found if queue not in there},
             )
         return self._origin
-
-    def _queues_at_start(self) -> tuple[MessageQueue, ...]:
-        return wait_for_queues(
-            self._open_client(), self._options, clock=self._clock, patience_ms=OUTAGE_PATIENCE_MS
-        )
-
-    def _first_brokers(self) -> frozenset[str]:
-        """Return the brokers, before queues are looked up: a broker registers with all its topics."""
-        if self._brokers is None:
-            self._brokers = frozenset() if self._options.assign else self._open_client().broker_names()
-        return self._brokers
 
     def _settle_ends(self, known: Mapping[MessageQueue, int]) -> Ends:
         """Return the ends. Queues that end before their position get some time without delaying others."""
