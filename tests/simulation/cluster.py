@@ -200,6 +200,10 @@ class Cluster(MockData):
         since_s, config = self._network.scheduler.now - seconds, self._stores[broker].topics[topic]
         return all(one.knows(broker, config, since_s) for one in self.name_servers)
 
+    def homes(self, topic: str) -> frozenset[str]:
+        """Return the brokers that have a topic."""
+        return frozenset(name for name, store in self._stores.items() if topic in store.topics)
+
     def showing(self, topic: str) -> frozenset[str]:
         """Return those of `registered` that show every message of a topic."""
         late = {name for (name, number), each in self.replicas.items() if number == MASTER_ID and each.lag}

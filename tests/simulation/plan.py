@@ -85,7 +85,7 @@ class Plan:
             return False
         if self.strict and self.options.get("failOnDataLoss") == "false":
             return False
-        if self.check_s and self.sink is None:
+        if (self.check_s and self.sink is None) or (self.sink is not None and not self.sink.sound):
             return False
         served = self.slaves > 0 and self.slave_readable and self.brokers > 1
         if self.retires and (not served or self.lossy or self.strict):

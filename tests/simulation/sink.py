@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import tempfile
@@ -20,7 +21,13 @@ from tests.simulation.stage import Stage
 from tests.simulation.tasks import Survive, TaskSet
 
 from pyspark_rocketmq.client import Client
-from pyspark_rocketmq.errors import DataLossError, NameServerError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import (
+    DataLossError,
+    NameServerError,
+    OptionError,
+    RocketMQError,
+    TopicNotFoundError,
+)
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.spark.write.committed.staging_topic import batch_name
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
@@ -110,6 +117,15 @@ class SinkPlan:
             "compression": "none",
         }
         return replace(self, options={**self.options, **options}, flawed=chance.choice((2, 3, 5)))
+
+    @property
+    def sound(self) -> bool:
+        """Whether its options belong together: of one that was shrunk, they may not."""
+        given = {"nameServer": "10.0.0.1:9876", "topic": "orders", **self.options}
+        with contextlib.suppress(OptionError):
+            options = parse_options(SinkOptions, given, where="writeStream", environ={})
+            return not self.flawed or options.dead_letter_topic is not None
+        return False
 
     @property
     def committed(self) -> bool:

@@ -177,8 +177,8 @@ class World:
         options = {**client, "topic": TOPIC, "failOnDataLoss": fail, **shared, **self.plan.wanted.options}
         if self.history.ranged:
             options["isolation"] = "read_committed"
-        showing = partial(self.cluster.showing, TOPIC)
-        return BatchJob(self.stage, options, self._own_chance(), showing=showing)
+        showing, homes = partial(self.cluster.showing, TOPIC), partial(self.cluster.homes, TOPIC)
+        return BatchJob(self.stage, options, self._own_chance(), showing=showing, homes=homes)
 
     def _narrow(self, client: Mapping[str, str]) -> NarrowReader:
         reader = NarrowReader(
