@@ -39,7 +39,7 @@ from pyspark_rocketmq.model import AtTimestamp, Earliest, MessageQueue, OffsetRa
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.offset_lookup import fetch_available_ends, resolve_offsets
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
-from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
+from pyspark_rocketmq.offsets.queue_lookup import queues_and_brokers
 from pyspark_rocketmq.options import parse_direct_options
 from pyspark_rocketmq.options.choices import policy_of_objects
 from pyspark_rocketmq.spark.read.partition import read_options
@@ -156,6 +156,7 @@ class DirectStream:
         self._clocks_ms = itertools.cycle(plan.clocks_ms)
         self._positions: Mapping[MessageQueue, int] = {}
         self._done: dict[MessageQueue, int] = {}
+        self._finished: dict[MessageQueue, int] = {}
         self._begun: Mapping[MessageQueue, int] = {}
         self.program = Program(
             stage, "stream", self._options.client, chance, run=self._run, failed=self._ended
@@ -173,8 +174,8 @@ class DirectStream:
 
     @property
     def finished(self) -> Mapping[MessageQueue, int]:
-        """Where each queue's stored batches end."""
-        return self._done
+        """Where each queue's batches end that no restart runs again."""
+        return self._finished
 
     @property
     def planned(self) -> Mapping[MessageQueue, int]:
@@ -225,6 +226,7 @@ class _Driver:
         self._turn = host.condition()
         self._jobs: deque[tuple[int, OffsetRanges, BatchRows | None]] = deque()
         self._pending: dict[int, None] = {}
+        self._finished = dict(stream._finished)
         self._last_ms = 0
         self._clock_ms = next(stream._clocks_ms)
 
@@ -243,6 +245,7 @@ class _Driver:
             self._history.read.clear()
             self._history.came.clear()
             self._stream._done.clear()
+            self._stream._finished.clear()
             self._last_ms = now_ms
             return []
         self._history.did["stream recovered from its checkpoint"] += 1
@@ -258,8 +261,7 @@ class _Driver:
         client, clock, by = self._client, self._program.clock, self._stream._commit_topics
         started_ms, policy = clock.now_ms(), self._stream._start
         require_commit_queues(client, by)
-        brokers = client.broker_names()
-        wanted = wait_for_queues(client, self._options, clock=clock)
+        wanted, brokers = queues_and_brokers(client, self._options, clock=clock)
         ends = fetch_available_ends(client, wanted)
         positions = resolve_offsets(client, policy, ends, self._options, start_time_ms=started_ms, ends=ends)
         positions, floor = first_positions(client, policy, positions, by, self._stream._group)
@@ -319,11 +321,12 @@ class _Driver:
     def _write_checkpoint(self, time_ms: int) -> None:
         """Write it as it is now, somewhat later."""
         checkpoint = _Checkpoint(time_ms, pickle.dumps(self._plan), tuple(self._pending))
+        finished = dict(self._finished)
 
         def write() -> None:
             newest = self._stream._checkpoint
             if not self._process.dead and (newest is None or newest.time_ms <= time_ms):
-                self._stream._checkpoint = checkpoint
+                self._stream._checkpoint, self._stream._finished = checkpoint, finished
 
         self._stage.scheduler.after(self._chance.uniform(0.0, self._settings.checkpoint_s), write)
 
@@ -356,6 +359,9 @@ class _Driver:
         if self._settings.commits_itself:
             self._commit_queue.add({each.queue: each.until_offset for each in ranges}, None)
         del self._pending[time_ms]
+        self._finished |= {
+            each.queue: max(each.until_offset, self._finished.get(each.queue, 0)) for each in ranges
+        }
         self._program.step("finished")
         took_ms = round((self._stage.scheduler.now - begin_s) * 1000)
         ends = self._plan.record_finished(time_ms, (time_ms + took_ms, took_ms, 0))

@@ -121,10 +121,13 @@ class SinkPlan:
     @property
     def sound(self) -> bool:
         """Whether its options belong together: of one that was shrunk, they may not."""
-        given = {"nameServer": "10.0.0.1:9876", "topic": "orders", **self.options}
+        flawed = {"deadLetterTopic", "maxMessageBytes", "batchBytes", "compression"}
+        if self.flawed and not flawed <= self.options.keys():
+            return False
+        log = {"transactionLog": "decisions"} if self.transactional else {}
         with contextlib.suppress(OptionError):
-            options = parse_options(SinkOptions, given, where="writeStream", environ={})
-            return not self.flawed or options.dead_letter_topic is not None
+            given = {"nameServer": "10.0.0.1:9876", "topic": "orders", **log, **self.options}
+            return bool(parse_options(SinkOptions, given, where="writeStream", environ={}))
         return False
 
     @property
