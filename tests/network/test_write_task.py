@@ -471,6 +471,21 @@ def test_a_topic_of_a_row_whose_broker_restarts_is_waited_for(
     assert stored_bodies(mq, "payments") == ["x"]
 
 
+def test_the_topic_of_dead_letters_whose_broker_restarts_is_waited_for(mq: MockCluster, write: Write) -> None:
+    """Another broker is there, and knows nothing of the topic."""
+    mq.create_topic("dead", 1, brokers=["broker-a"])
+    mq.create_topic("orders", 1, brokers=["broker-b"])
+    mq.unregister("broker-a")
+    back = threading.Timer(0.3, lambda: mq.register("broker-a"))
+    back.start()
+    try:
+        report = write(rows("x", ""), outageTimeout="20s", deadLetterTopic="dead")
+    finally:
+        back.join()
+    assert (report.rows, report.dead_letters) == (2, 1)
+    assert len(mq.messages("dead")) == 1
+
+
 def test_a_broker_that_rows_name_is_waited_for_while_it_restarts(mq: MockCluster, write: Write) -> None:
     mq.create_topic("dead", 1, brokers=["broker-b"])
     mq.unregister("broker-a")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -37,6 +37,8 @@ ANY_QUEUE: Final = -1
 
 RESTART_MS: Final = 15_000
 """How long a restarted broker may take to register again: brokers try every ten seconds."""
+
+T = TypeVar("T")
 
 _LOOK_AGAIN: Final = RetryPolicy(max_ms=500)
 
@@ -135,8 +137,26 @@ class SinkTopics:
         """
         # Shorter than the outage, so that the last check shows which of the two it is.
         restart = self._client.deadline(self._restart_ms)
+        return self._retry(lambda: self._look_up(topic, named_brokers, restart), topic)
+
+    def await_route(self, topic: str) -> None:
+        """Wait while a topic has no route: its brokers may be restarting. A send tells if it is missing.
+
+        Raises
+        ------
+        BrokerNotFoundError, NameServerError
+        """
+        restart = self._client.deadline(self._restart_ms)
+
+        def look_up() -> None:
+            if self._client.find_route(topic) is None and not restart.expired:
+                raise BrokerNotFoundError("no name server has a route to the topic", topic=topic)
+
+        self._retry(look_up, topic)
+
+    def _retry(self, attempt: Callable[[], T], topic: str) -> T:
         return retry(
-            lambda: self._look_up(topic, named_brokers, restart),
+            attempt,
             deadline=self._client.deadline(self._outage_ms),
             clock=self._client.clock,
             random=self._client.random,

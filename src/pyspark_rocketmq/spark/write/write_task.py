@@ -187,7 +187,7 @@ class WriteTask:
                     self._send(piece, pipeline)
             self._judge(pipeline.flush())
             while self._dead_letters.unsent:
-                self._judge(self._dead_letters.submit(pipeline))
+                self._submit_dead_letters(pipeline)
                 self._judge(pipeline.flush())
             self._raise_failure(pipeline)
             self._dead_letters.close()
@@ -303,8 +303,13 @@ class WriteTask:
             self._dead_letters.add(DeadLetter.of_outgoing(outgoing, cause))
             return
         self._judge(pipeline.submit(outgoing, queue))
-        self._judge(self._dead_letters.submit(pipeline))
+        self._submit_dead_letters(pipeline)
         self._raise_failure(pipeline)
+
+    def _submit_dead_letters(self, pipeline: SendPipeline) -> None:
+        if self._dead_letters.unsent and self._options.dead_letter_topic is not None:
+            self._topics.await_route(self._options.dead_letter_topic)
+            self._judge(self._dead_letters.submit(pipeline))
 
     def _judge(self, outcomes: Iterable[SendOutcome]) -> None:
         for outcome in outcomes:
