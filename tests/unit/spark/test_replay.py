@@ -24,7 +24,7 @@ from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.features import ReadAllAvailable
 from pyspark_rocketmq.spark.read.schema import read_schema
-from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
+from pyspark_rocketmq.spark.read.stream import MOVED_BACK_PATIENCE_MS, RocketMQStreamReader
 
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 B0 = MessageQueue("orders", "broker-b", 0)
@@ -511,6 +511,19 @@ def test_a_queue_that_went_back_is_read_on_from_its_end_when_told_so():
 def test_a_broker_that_builds_its_index_anew_is_given_time():
     mq, kept, whole = moved_back()
     mq.clock.on_sleep = lambda: mq.logs.update({A0: [*whole, (mq.clock.now_ms(), "again")]})
+    Query(mq, kept, {}, lambda _: None).run(1)
+    assert written(kept)[A0][-1] == "again"
+
+
+def test_an_end_that_was_told_before_its_time_was_up_decides_nothing():
+    """Another broker was waited for, while this one has rebuilt its index."""
+    mq, kept, whole = moved_back()
+
+    def be_slow() -> None:
+        mq.clock.now_s += MOVED_BACK_PATIENCE_MS / 1000
+        mq.logs[A0] = [*whole, (mq.clock.now_ms(), "again")]
+
+    mq.clock.on_sleep = lambda: setattr(mq, "after_ends", be_slow)
     Query(mq, kept, {}, lambda _: None).run(1)
     assert written(kept)[A0][-1] == "again"
 

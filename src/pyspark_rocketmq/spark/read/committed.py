@@ -180,8 +180,10 @@ class CommittedStreamReader(RocketMQStreamReader):
         queues = {*last.commits, *_commit_queues(client, self._options)}
         ends = client.max_offsets(queues)
         deadline = Deadline(self._clock, MOVED_BACK_PATIENCE_MS)  # a broker that restarts rebuilds its index
-        while any(ends[queue] < at.known for queue, at in last.commits.items()) and not deadline.expired:
+        expired = False
+        while any(ends[queue] < at.known for queue, at in last.commits.items()) and not expired:
             self._clock.sleep(_PAUSE_S)
+            expired = deadline.expired  # what was told before may be old by now
             ends = client.max_offsets(queues)
         frozen = self._frozen_commits
         if frozen is not None:  # a commit topic that appeared since waits for the next run

@@ -310,6 +310,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _settle_ends(self, known: Mapping[MessageQueue, int]) -> Ends:
         """Return the ends. Queues that end before their position get some time without delaying others."""
         while True:
+            # What a broker told before may be old by now: others may have been waited for.
+            expired = self._behind_until is not None and self._behind_until.expired
             ends = wait_for_ends(
                 self._open_client(),
                 self._options,
@@ -322,10 +324,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not wrong:
                 self._behind_until = None
                 return ends
+            if expired:
+                return ends
             if self._behind_until is None:
                 self._behind_until = Deadline(self._clock, MOVED_BACK_PATIENCE_MS)
-            if self._behind_until.expired:
-                return ends
             if self._frozen is None and len(wrong) < len(ends.readable):
                 return ends.holding(wrong)
             self._clock.sleep(_PAUSE_S)
