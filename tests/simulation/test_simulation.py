@@ -33,7 +33,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.spark import filesystem
 
 A = ("orders", "broker-a", 0)
-LIVES = 140
+LIVES = 500
 
 
 def run(module: str, *arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
