@@ -17,6 +17,7 @@ from pyspark_rocketmq.client.groups import membership
 from pyspark_rocketmq.client.groups.membership import Membership, create_client_id
 from pyspark_rocketmq.errors import (
     ConnectError,
+    FlowControlError,
     PermissionDeniedError,
     RequestTimeoutError,
     RouteError,
@@ -27,7 +28,7 @@ from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.command import FLAG_ONE_WAY, Command
 from pyspark_rocketmq.remoting.frame import Frame, encode_frame
 from pyspark_rocketmq.testing import MockCluster
-from pyspark_rocketmq.testing.faults import Silence
+from pyspark_rocketmq.testing.faults import Refuse, Silence
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -109,12 +110,26 @@ def test_locks_are_given_back_at_the_brokers_that_are_there(mq, client):
     one = join(client, "one")
     assert one.lock(queues) == dict.fromkeys(queues, True)
     mq.stop_broker("broker-a", unregister=False)
-    one.unlock(queues)
+    with pytest.raises(TransportError):
+        one.unlock(queues)
     with client_of(mq.name_server) as other_client:
         two, there = join(other_client, "two"), [q for q in queues if q.broker_name == "broker-b"]
         eventually(
             lambda: two.lock(there) == dict.fromkeys(there, True), what="the locks of the other broker"
         )
+
+
+def test_a_lock_that_is_not_given_back_is_told(mq, client):
+    """Whoever asked for it again could lose it to what was sent before."""
+    queues = list(mq.queues("orders"))
+    one = join(client, "one")
+    assert one.lock(queues) == dict.fromkeys(queues, True)
+    mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=RequestCode.UNLOCK_BATCH_MQ, times=1)
+    with pytest.raises(FlowControlError):
+        one.unlock(queues)
+    one.unlock(queues)
+    with client_of(mq.name_server) as other_client:
+        assert join(other_client, "two").lock(queues) == dict.fromkeys(queues, True)
 
 
 def test_members_are_asked_of_a_broker_that_knows_this_one(mq, client):

@@ -17,6 +17,7 @@ from typing import Final
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
+from pyspark_rocketmq.client.queue_requests import gravest
 from pyspark_rocketmq.errors import RocketMQError, RouteError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.remoting.body import (
@@ -169,12 +170,27 @@ class Membership:
         return answers
 
     def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Release locks. At a broker that cannot be reached, they expire."""
+        """Release locks, and wait for it: a broker may execute first what is sent after it, such as a lock.
+
+        Where the broker has no address now, locks expire.
+
+        Raises
+        ------
+        RocketMQError
+            A broker does not answer; the others have released theirs.
+        """
+        failures: list[RocketMQError] = []
         for addr, some in self._by_master(queues).items():
             try:
-                self._client.connection(addr).post(UnlockBatchMqRequest(), self._lock_body(some))
-            except RocketMQError:
-                continue
+                deadline = self._client.deadline(min(_MEMBERS_MS, self._client.request_timeout_ms))
+                answer = self._client.connection(addr).call(
+                    UnlockBatchMqRequest(), self._lock_body(some), deadline=deadline
+                )
+                answer.require(group=self._group)
+            except RocketMQError as error:
+                failures.append(error)
+        if failures:
+            raise gravest(failures)
 
     def leave(self, addr: str) -> None:
         """Unregister, so that others take over immediately. On failure, the closed connection does it."""

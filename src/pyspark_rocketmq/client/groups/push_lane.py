@@ -28,7 +28,7 @@ __all__ = ["BrokerLane", "LaneMember"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_Step: TypeAlias = Literal["begin", "check", "commit", "leave", "heartbeat", "lock", "release"]
+_Step: TypeAlias = Literal["begin", "check", "commit", "leave", "heartbeat", "lock", "release", "unlock"]
 
 _TICK_S: Final = 1.0
 _SHORTEST_TICK_S: Final = 0.1
@@ -366,8 +366,8 @@ class BrokerLane:
             for topic in {worker.queue.topic for worker in workers}:
                 some = {w.queue: w.position for w in workers if w.queue.topic == topic}
                 self._attempt(("leave", topic), partial(self._write, some))
-            if member.locks:
-                member.membership.unlock([worker.queue for worker in workers])
+                if member.locks:
+                    self._attempt(("unlock", topic), partial(member.membership.unlock, list(some)))
         for addr in self._addrs:
             member.membership.leave(addr)
 

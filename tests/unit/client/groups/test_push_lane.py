@@ -69,6 +69,7 @@ class Broker:
         return {} if silent else {queue: queue not in self.taken for queue in queues}
 
     def unlock(self, queues: Collection[MessageQueue]) -> None:
+        self.answer("unlock")
         self.unlocked += queues
 
     def leave(self, addr: str) -> None:
@@ -319,7 +320,11 @@ def test_in_order_a_queue_is_let_go_when_its_call_is_over_and_its_lock_is_held_u
     world.turn()
     assert world.lane.queues == (A1,), "it is not begun again before it is let go"
     busy.idle = True
+    world.broker.fails = {"unlock"}
     world.turn()
+    assert world.lane.queues == (A1,), "nor before the broker says that it is"
+    world.broker.fails = set()
+    world.turn(2)
     assert world.broker.unlocked == [A0]
     assert world.broker.offsets[A0] == 12
     assert set(world.lane.queues) == {A0, A1}
