@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import logging
 import multiprocessing
@@ -25,7 +26,7 @@ from tests.simulation.shrink import shrink
 
 __all__ = ["Result", "live_all", "main"]
 
-_AT_ONCE: Final = 2
+_LONGEST_LIFE_S: Final = 300.0
 _SHRUNK: Final = 3
 """So many of the seeds that failed are shrunk and told."""
 
@@ -43,7 +44,10 @@ class Result:
 
 
 def _live(seed: int) -> Result:
+    # A task that waits for a real lock, which another task of its thread holds, stops the whole process.
+    faulthandler.dump_traceback_later(_LONGEST_LIFE_S / 2)
     verdict = live(draw_plan(seed))
+    faulthandler.cancel_dump_traceback_later()
     return Result(seed, verdict.wrong, verdict.did, verdict.rows, verdict.took_s, verdict.digest)
 
 
@@ -55,14 +59,27 @@ def quiet() -> None:
 
 
 def live_all(seeds: range, processes: int) -> Iterator[Result]:
-    """Live a life for each seed, in any order."""
+    """Live a life for each seed, in any order.
+
+    Raises
+    ------
+    TimeoutError
+        No life has ended for a long time; the trace of the one that hangs is printed.
+    """
     if processes == 1:
         yield from map(_live, seeds)
         return
     # A process that is forked has everything imported: a second and a half less for each.
     start = "fork" if sys.platform == "linux" else "spawn"
     with multiprocessing.get_context(start).Pool(processes, quiet) as pool:
-        yield from pool.imap_unordered(_live, seeds, chunksize=_AT_ONCE)
+        results, left = pool.imap_unordered(_live, seeds), set(seeds)
+        while left:
+            try:
+                result = results.next(_LONGEST_LIFE_S)
+            except multiprocessing.TimeoutError:
+                raise TimeoutError(f"a life hangs: one of the seeds {sorted(left)[:10]}") from None
+            left.discard(result.seed)
+            yield result
 
 
 def _seeds(text: str) -> range:

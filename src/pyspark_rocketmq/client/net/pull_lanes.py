@@ -240,10 +240,15 @@ class PullLanes:
     def _close_silent(self, since_s: float) -> None:
         """Close the connections that have had no answer, and no new request, since a moment of the clock."""
         with self._lock:
-            for lane in self._lanes:
-                connection = None if lane.taken else lane.connection
-                if connection is not None and max(lane.sent_s, connection.heard_at) <= since_s:
-                    connection.close()
+            silent = [
+                lane.connection
+                for lane in self._lanes
+                if not lane.taken
+                and lane.connection is not None
+                and max(lane.sent_s, lane.connection.heard_at) <= since_s
+            ]
+        for connection in silent:  # not with the lock: it may take a second
+            connection.close()
 
     def _remove(self, lane: _Lane) -> None:
         with self._lock:
