@@ -269,15 +269,16 @@ class SendPipeline:
     def _launch(self, flights: Sequence[_Flight]) -> None:
         """Send, together what goes to one broker."""
         together: dict[Connection, list[_Flight]] = {}
-        known: dict[MessageQueue, Connection] = {}
+        known: dict[object, Connection] = {}  # by broker, and by queue of a static topic
         for flight in flights:
             try:
                 flight.queue = self._producer.choose(flight.outgoing.topic, flight.fixed)
                 flight.call = self._producer.call_for(flight.outgoing, flight.queue)
-                flight.connection = known.get(flight.queue)
+                place = flight.queue if flight.queue.logical else flight.queue.broker_name
+                flight.connection = known.get(place)
                 if flight.connection is None:
                     flight.connection = self._find_connection(flight.queue, together)
-                    known[flight.queue] = flight.connection
+                    known[place] = flight.connection
             except RocketMQError as error:
                 self._handle_failure(flight, error)
             else:
