@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from tests.spark.conftest import Sender
 from tests.support.topics import TopicFactory, create_topic
+from tests.support.wait import eventually
 
+from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster
 
 STAGED = {"deliveryGuarantee": "transactional", "transactionVisibility": "staged"}
@@ -40,9 +43,18 @@ def test_a_batch_write_is_there_once_for_each_job_and_not_if_it_fails(
         options = {"nameServer": mq.name_server, "topic": staged_topic, "jobId": job, **STAGED}
         df.write.format("rocketmq").mode("append").options(**options).save()
 
-    failing = rows.withColumn("body", F.expr("if(body = '4999', raise_error('a row is wrong'), body)"))
+    address, staging = mq.name_server, f"{staged_topic}-staging"
+
+    def fail_when_others_are_stored(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.column("body")[0].as_py() != "0":
+                with Client(address) as client:
+                    eventually(lambda: sum(client.max_offsets(client.read_queues(staging)).values()))
+                raise ValueError("a row is wrong")
+            yield batch
+
     with pytest.raises(PySparkException, match="a row is wrong"):
-        write(failing, "monday")
+        write(rows.mapInArrow(fail_when_others_are_stored, rows.schema), "monday")
     assert read(staged_topic).count() == 0
     for _ in range(2):  # the job comes again, as schedulers do
         write(rows, "monday")
@@ -50,7 +62,7 @@ def test_a_batch_write_is_there_once_for_each_job_and_not_if_it_fails(
         assert Counter((row.body, row.keys, row.properties["half"]) for row in found) == Counter(
             (str(number), f"k{number}", str(number % 2)) for number in range(5_000)
         )
-    assert read(f"{staged_topic}-staging").count() > 5_000, "the failed write is there, and never appended"
+    assert read(staging).count() > 5_000, "the failed write is there, and never appended"
 
 
 def test_a_stream_whose_driver_failed_between_commit_and_append_goes_on(
