@@ -175,7 +175,10 @@ def test_rows_of_a_key_keep_their_order(
         assert last.get(customer, -1) < number
         last[customer] = number
         places.setdefault(customer, set()).add((row.brokerName, row.queueId))
-    assert all(len(found) == 1 for found in places.values())
+    assert {customer: len(found) for customer, found in places.items()} == dict.fromkeys(range(11), 1)
+    assert [last[customer] for customer in range(11)] == [
+        max(range(customer, 3_000, 11)) for customer in range(11)
+    ]
 
 
 # --- streams --------------------------------------------------------------------------------
