@@ -29,7 +29,8 @@ def find_tests(folders: tuple[str, ...], *, of_users: bool = False) -> dict[str,
     """Return the test files that concern each module, as paths below the repository.
 
     They are those that import it or have its path; else those of the modules that import it; else those
-    whose helpers import it. With ``of_users``, those of the modules that import it are always among them.
+    whose helpers import it. With ``of_users``, those of the modules that import it are always among them,
+    and of those that import these within its package.
     """
     files = sorted(str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py"))
     own: dict[str, set[str]] = {file: set() for file in files}
@@ -45,7 +46,10 @@ def find_tests(folders: tuple[str, ...], *, of_users: bool = False) -> dict[str,
         for used in _files(_imports(SOURCE / file)) & users.keys() - {file}:
             users[used].add(file)
     if of_users:
-        own = {file: tests.union(*(own[user] for user in users[file])) for file, tests in own.items()}
+        own = {
+            file: tests.union(*(own[user] for user in _users_near(users, file)))
+            for file, tests in own.items()
+        }
     return {
         file: sorted(own[file] or _of_users(users, own, file) or helped[file])
         for file in files
@@ -68,6 +72,16 @@ def _of_users(users: dict[str, set[str]], own: dict[str, set[str]], file: str) -
         seen |= level
         level = {user for current in level for user in users[current]} - seen
     return {test for user in level for test in own[user]}
+
+
+def _users_near(users: dict[str, set[str]], file: str) -> set[str]:
+    package = file.partition("/")[0]
+    found, waiting = set[str](), {file}
+    while waiting:
+        new = set[str]().union(*(users[each] for each in waiting)) - found
+        found |= new
+        waiting = {each for each in new if each.partition("/")[0] == package}
+    return found
 
 
 def _imported_by_helpers(test: Path) -> set[str]:

@@ -92,7 +92,7 @@ def select(wanted: list[str]) -> dict[str, list[list[str]]]:
 
     A list is run only for what survived the lists before it.
     """
-    own, of_users = (_without_builds(find_tests(FAST, of_users=users)) for users in (False, True))
+    own, of_users = (_without_outer(find_tests(FAST, of_users=users)) for users in (False, True))
     found = {
         module: _stages(module, own[module], of_users[module])
         for module in own
@@ -103,13 +103,15 @@ def select(wanted: list[str]) -> dict[str, list[list[str]]]:
     return found
 
 
-def _without_builds(tests: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Leave out tests of the wheel: mutmut's copy of the repository cannot be built."""
-    building = {name for names in tests.values() for name in names if _BUILDS in (ROOT / name).read_text()}
-    return {module: [name for name in names if name not in building] for module, names in tests.items()}
+def _without_outer(tests: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Leave out tests that build the wheel, run make or start Spark: mutmut's copy has no more than files."""
+    outer = {
+        name for names in tests.values() for name in names if _NEEDS_MORE.search((ROOT / name).read_text())
+    }
+    return {module: [name for name in names if name not in outer] for module, names in tests.items()}
 
 
-_BUILDS: Final = "tests.support.wheel"
+_NEEDS_MORE: Final = re.compile(r'tests\.support\.(wheel|lean_jvm)\b|"make"')
 
 
 def _stages(module: str, own: list[str], of_users: list[str]) -> list[list[str]]:
@@ -151,10 +153,14 @@ def run(module: str, tests: list[str], *, deadline_s: float) -> Result:
     result = _read(place, module)
     if code == 0 and not result.counts["not checked"]:
         finished.write_text("\n".join([*stages, stage]))
-    elif code > 0:
+    elif code > 0 and _UNCOVERED not in (place / "log").read_text(errors="replace"):
         print(f"{module}: mutmut ended with {code}, see {place / 'log'}", file=sys.stderr)
         return replace(result, finished=False)
     return result
+
+
+_UNCOVERED: Final = "could not find any test case for any mutant"
+"""What mutmut says of tests that run none of a module's code: the next tests are run."""
 
 
 def _mutmut(place: Path, deadline_s: float) -> int:
@@ -280,7 +286,7 @@ def main() -> None:
             for tests in stages:
                 result = run(module, tests, deadline_s=deadline_s)
                 finished = finished and result.finished
-                if not result.counts["survived"] + result.counts["no tests"]:
+                if not any(result.counts[left] for left in ("survived", "no tests", "not checked")):
                     break
         if not result.counts:
             continue

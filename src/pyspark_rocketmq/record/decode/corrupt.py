@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -86,7 +85,7 @@ class Corrupt:
         self._noted |= dict.fromkeys(offset[~valid].tolist(), message)
         return False
 
-    def note(self, error: CorruptMessageError, offset: int, count: int = 1) -> None:
+    def note(self, error: CorruptMessageError, offset: int, count: int) -> None:
         """Raise the error, naming the message, or note ``count`` messages from ``offset`` on."""
         if self.policy == "fail":
             raise self.error(error.message, queue_offset=offset) from error
@@ -122,11 +121,9 @@ class Corrupt:
 
 
 def replace_slots(array: pa.Array) -> pa.Array:
-    """Return a binary array with U+FFFD for what is not UTF-8 in it, as Java decodes; nulls stay."""
-    texts: Callable[[bytes | None], bytes | None] = lambda each: (  # noqa: E731
-        None if each is None else each.decode(errors="replace").encode()
-    )
-    return pa.array(map(texts, array.to_pylist()), pa.binary())
+    """Return a binary array without nulls, with U+FFFD for what is not UTF-8 in it, as Java decodes."""
+    texts = (each.decode(errors="replace").encode() for each in array.to_pylist())
+    return pa.array(texts, pa.binary())
 
 
 def _is_text(value: pa.BinaryScalar) -> bool:

@@ -161,6 +161,36 @@ def test_a_message_with_two_faults_counts_once() -> None:
     assert decoder.corrupt.count == 1
 
 
+FAULTS = [
+    (record(0, sys_flag=1), "the body does not decompress"),
+    (record(1), None),
+    (record(2, born_timestamp=2**62), "the born_timestamp is no timestamp that Spark could hold"),
+    (record(3, b"\xff"), "the body is not UTF-8"),
+    (flipped(record(4)), "the body does not match its checksum"),
+    (record(5, store_timestamp=2**62), "the store_timestamp is no timestamp that Spark could hold"),
+]
+
+
+@pytest.mark.parametrize("policy", ["null", "skip"])
+def test_each_of_several_faults_has_its_reason(policy: str) -> None:
+    data = b"".join(data for data, _ in FAULTS)
+    rows, decoder = decoded(data, policy, body_as="string", check_crc=True)
+    reasons = {n: reason for n, (_, reason) in enumerate(FAULTS) if reason is not None}
+    found = {each.queue_offset: each.reason for each in decoder.corrupt.first}
+    assert found.keys() == reasons.keys()
+    assert [n for n, reason in reasons.items() if not found[n].startswith(reason)] == []
+    assert decoder.corrupt.count == 5
+    assert len(rows) == (1 if policy == "skip" else 6)
+
+
+def test_the_first_hundred_are_named_and_all_are_counted() -> None:
+    decoder = BatchDecoder(["body"], queue=QUEUE, on_corrupt="skip")
+    for start, end in ((0, 60), (60, 120), (120, 130)):
+        decoder.decode(whole(b"".join(record(offset, sys_flag=1) for offset in range(start, end))))
+    assert [each.queue_offset for each in decoder.corrupt.first] == list(range(100))
+    assert decoder.corrupt.count == 130
+
+
 def test_what_is_not_asked_for_is_not_judged() -> None:
     decoder = BatchDecoder(["queueOffset"], queue=QUEUE, on_corrupt="skip")
     (batch,) = decoder.decode(whole(record(0, sys_flag=1, born_timestamp=2**62)))
