@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -280,8 +281,7 @@ def _compress_bodies(bodies: pa.Array, kinds: npt.NDArray[np.int8], kind: Compre
 
 
 def _runs(edges: npt.NDArray[np.int64], count: int) -> Iterator[tuple[int, int]]:
-    starts: Sequence[int] = [0, *edges.tolist()] if count else []
-    return zip(starts, [*starts[1:], count], strict=True)
+    return itertools.pairwise([0, *edges.tolist(), count] if count else [])
 
 
 def _cut(

@@ -232,6 +232,13 @@ def test_text_in_another_encoding_is_replaced_not_refused(text: str) -> None:
     assert decoder.corrupt.count == 0
 
 
+def test_checksums_are_compared_if_this_is_asked_for() -> None:
+    data = whole(flipped(record(0)))
+    assert [message.queue_offset for message in MessageDecoder(QUEUE).messages(data)] == [0]
+    with pytest.raises(CorruptMessageError, match="checksum"):
+        list(MessageDecoder(QUEUE, check_crc=True).messages(data))
+
+
 # --- light message queues -------------------------------------------------------------------
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import struct
 from datetime import UTC, datetime
 
 import numpy as np
@@ -9,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from pyspark_rocketmq.record.batch_items import iter_batch
-from pyspark_rocketmq.record.compress import Compression, decompress
+from pyspark_rocketmq.record.compress import Compression, compress, decompress
 from pyspark_rocketmq.record.encode.batches import (
     WRITE_ID_BYTES,
     BatchLimits,
     Parcel,
+    ParcelKind,
     arrange,
     content_ids,
     encode_parcels,
@@ -290,6 +294,29 @@ def test_content_ids_are_stable_apart_from_order_and_differ_by_content_scope_and
     assert not set(content_ids(other, b"query/0", Occurrences(), topic="orders")) & set(ids)
 
 
+@pytest.mark.parametrize("scope", [b"query/0", b"j" * 64, b"j" * 65])
+def test_content_ids_are_those_of_other_releases(scope: bytes) -> None:
+    """Of a row's head, body and properties, in this order: what another release wrote is recognized."""
+    rows, _ = prepare(
+        MessageColumns(
+            body=bodies(b"one", b"two", b"one"),
+            tags=texts("t", None, "t"),
+            flag=pa.array([7, 0, 7], pa.int32()),
+        )
+    )
+    key = scope if len(scope) <= 64 else hashlib.blake2b(scope).digest()
+    expected = []
+    for body, properties, flag, number in (
+        (b"one", b"TAGS\x01t\x02", 7, 0),
+        (b"two", b"", 0, 0),
+        (b"one", b"TAGS\x01t\x02", 7, 1),
+    ):
+        head = struct.pack(">iqii", 22 + len(body) + len(properties), 0, flag, len(body))
+        digest = hashlib.blake2b(b"orders" + head + body + properties, digest_size=16, key=key)
+        expected.append(b"%b-%d" % (digest.hexdigest().encode(), number))
+    assert content_ids(rows, scope, Occurrences(), topic="orders") == expected
+
+
 def test_occurrences_go_on_over_the_batches_of_a_task() -> None:
     rows, _ = prepare(MessageColumns(body=bodies(b"a")))
     seen = Occurrences()
@@ -302,6 +329,8 @@ def test_a_write_id_comes_last_so_that_it_counts() -> None:
     maps = pa.array([[("writeId", "of another writer")]], MAP)
     rows, _ = prepare(MessageColumns(body=bodies(b"x"), properties=maps))
     assert decode_properties(with_write_ids(rows.properties, texts("mine"))[0].as_py()) == {"writeId": "mine"}
+    rows, _ = prepare(MessageColumns(body=bodies(b"x"), tags=texts("t")))
+    assert with_write_ids(rows.properties, texts("mine")).to_pylist() == [b"TAGS\x01t\x02writeId\x01mine\x02"]
     rows, _ = prepare(MessageColumns(body=bodies(b"x"), properties=maps, write_id=texts("mine")))
     assert decode_properties(rows.properties[0].as_py()) == {"writeId": "mine"}
 
@@ -328,3 +357,49 @@ def test_properties_leave_room_for_what_is_added_later() -> None:
         columns = MessageColumns(body=bodies(b"x"), properties=properties(size))
         rows, refused = prepare(columns, added_bytes=100)
         assert (len(rows), len(refused)) == (fits, 1 - fits)
+
+
+def test_kinds_at_the_edges_of_the_limits() -> None:
+    rows, _ = prepare(MessageColumns(body=bodies(b"x" * 99, b"x" * 100, b"x" * 101)))
+
+    def kinds(**limits: object) -> list[int]:
+        return kinds_of(rows, BatchLimits(max_rows=9, **limits)).tolist()  # type: ignore[arg-type]
+
+    plain, packed, single = ParcelKind
+    item = 100 + UNIQUE_KEY_BYTES + 22
+    assert kinds(max_bytes=item) == [plain, plain, single]
+    assert kinds(max_bytes=1000, compression=Compression.ZLIB) == [plain] * 3
+    assert kinds(max_bytes=1000, compress_above=0) == [plain] * 3
+    assert kinds(max_bytes=1000, compression=Compression.ZLIB, compress_above=100) == [plain, packed, packed]
+
+
+def test_a_single_message_is_compressed_from_the_limit_on_if_that_saves_a_byte() -> None:
+    saving = next(n for n in range(1, 99) if len(compress(b"a" * n, Compression.ZLIB)) < n)
+    equal = next(n for n in range(1, 99) if len(compress(b"a" * n, Compression.ZLIB)) == n)
+    for size, above, is_packed in ((saving, saving, True), (saving, saving + 1, False), (equal, 1, False)):
+        limits = BatchLimits(max_rows=1, max_bytes=999, compression=Compression.ZLIB, compress_above=above)
+        rows, _ = prepare(MessageColumns(body=bodies(b"a" * size)))
+        (parcel,) = parcels(rows, limits)
+        assert (parcel.sys_flag != 0, len(parcel.body) < size) == (is_packed, is_packed)
+
+
+def test_a_single_message_s_id_is_its_unique_key() -> None:
+    rows, _ = prepare(MessageColumns(body=bodies(b"x"), delay_level=pa.array([1], pa.int32())))
+    (parcel,) = parcels(rows)
+    assert parcel.msg_id == f"{PREFIX}FFFF"
+
+
+def test_a_body_that_grows_when_it_is_compressed_fills_a_batch() -> None:
+    noise = np.random.default_rng(1).bytes(500)
+    item = 500 + UNIQUE_KEY_BYTES + 22
+    limits = BatchLimits(max_rows=9, max_bytes=item, compression=Compression.ZLIB, compress_above=100)
+    rows, _ = prepare(MessageColumns(body=bodies(noise, noise)))
+    unique = unique_keys(PREFIX, 0, 2)
+    queues = np.zeros(2, np.int32)
+    sent = encode_parcels(rows, queues, kinds_of(rows, limits), limits, unique=unique)
+    assert [(parcel.start, parcel.end) for parcel in itertools.islice(sent, 3)] == [(0, 1), (1, 2)]
+
+
+def test_no_rows_are_no_parcels() -> None:
+    rows, refused = prepare(MessageColumns(body=bodies(), tags=texts(), properties=pa.array([], MAP)))
+    assert (refused, parcels(rows)) == ({}, [])
