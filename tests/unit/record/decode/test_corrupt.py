@@ -168,7 +168,9 @@ FAULTS = [
     (record(3, b"\xff"), "the body is not UTF-8"),
     (flipped(record(4)), "the body does not match its checksum"),
     (record(5, store_timestamp=2**62), "the store_timestamp is no timestamp that Spark could hold"),
+    (flipped(record(6, b"0" * 99, compression=Compression.ZLIB)), "the body does not match its checksum"),
 ]
+WITHOUT_BODY = [0, 3, 4, 6]
 
 
 @pytest.mark.parametrize("policy", ["null", "skip"])
@@ -179,8 +181,20 @@ def test_each_of_several_faults_has_its_reason(policy: str) -> None:
     found = {each.queue_offset: each.reason for each in decoder.corrupt.first}
     assert found.keys() == reasons.keys()
     assert [n for n, reason in reasons.items() if not found[n].startswith(reason)] == []
-    assert decoder.corrupt.count == 5
-    assert len(rows) == (1 if policy == "skip" else 6)
+    assert decoder.corrupt.count == 6
+    if policy == "skip":
+        assert [row["queueOffset"] for row in rows] == [1]
+    else:
+        assert [row["queueOffset"] for row in rows] == list(range(7))
+        assert [row["queueOffset"] for row in rows if row["body"] is None] == WITHOUT_BODY
+
+
+@pytest.mark.parametrize(("told", "count"), [("0", 1), ("1", 1), ("2", 2), ("-2", 1), ("x", 1), (None, 1)])
+def test_a_broken_inner_batch_counts_as_many_messages_as_it_tells(told: str | None, count: int) -> None:
+    properties = {} if told is None else {"INNER_NUM": told}
+    rows, decoder = decoded(record(1, inner[:-1], properties, sys_flag=0xC0), "null")
+    assert [row["queueOffset"] for row in rows] == list(range(1, 1 + count))
+    assert decoder.corrupt.count == count
 
 
 def test_the_first_hundred_are_named_and_all_are_counted() -> None:

@@ -19,8 +19,10 @@ from pyspark_rocketmq.record.encode.batches import (
     Parcel,
     ParcelKind,
     arrange,
+    as_half_messages,
     content_ids,
     encode_parcels,
+    half_message_marks,
     kinds_of,
     unique_keys,
     with_write_ids,
@@ -403,3 +405,9 @@ def test_a_body_that_grows_when_it_is_compressed_fills_a_batch() -> None:
 def test_no_rows_are_no_parcels() -> None:
     rows, refused = prepare(MessageColumns(body=bodies(), tags=texts(), properties=pa.array([], MAP)))
     assert (refused, parcels(rows)) == ({}, [])
+
+
+def test_half_messages_have_their_marks_after_their_properties() -> None:
+    halves = as_half_messages(bodies(b"TAGS\x01t\x02", b""), half_message_marks("ns%g", "tx-1"))
+    marks = {"TRAN_MSG": "true", "PGROUP": "ns%g", "transaction": "tx-1"}
+    assert [decode_properties(half) for half in halves.to_pylist()] == [{"TAGS": "t"} | marks, marks]

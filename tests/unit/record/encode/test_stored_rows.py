@@ -37,7 +37,14 @@ def test_everything_but_the_mark_is_sent_again_whatever_the_order(stored: list) 
     assert rows.properties.to_pylist() == [encode(properties) for properties in expected]
     assert unique.to_pylist() == [b"UNIQ_KEY\x01%b\x02" % ID] * len(texts)
     assert (rows.body, rows.flag.tolist()) == (bodies, flags.to_pylist())
+    assert rows.place.tolist() == list(range(len(texts)))
     assert not rows.single.any()
+
+
+def test_no_messages_are_no_rows() -> None:
+    none = pa.array([], pa.binary())
+    rows, unique = rows_of_stored(none, none, pa.array([], pa.int32()))
+    assert (len(rows), len(unique)) == (0, 0)
 
 
 def test_what_brokers_ignore_in_a_batch_is_sent_alone() -> None:
