@@ -25,18 +25,21 @@ def texts(*values: str | None) -> pa.Array:
     return binary_of(pa.array(values, pa.string()))
 
 
-def prepared(count: int, *, needs_write_id: bool = False, **columns: object) -> tuple[OutgoingRows, Refused]:
-    body = pa.array([b"x"] * count, pa.binary())
-    return prepare(MessageColumns(body=body, **columns), needs_write_id=needs_write_id)  # type: ignore[arg-type]
+def prepared(count: int, **columns: object) -> tuple[OutgoingRows, Refused]:
+    return prepare(of(count, **columns))
+
+
+def of(count: int, **columns: object) -> MessageColumns:
+    return MessageColumns(body=pa.array([b"x"] * count, pa.binary()), **columns)  # type: ignore[arg-type]
 
 
 def test_a_write_id_that_is_needed_and_missing_refuses_its_row_only() -> None:
     ids = texts("a", None, "", "bb")
-    rows, refused = prepared(4, needs_write_id=True, write_id=ids)
+    rows, refused = prepare(of(4, write_id=ids), needs_write_id=True)
     assert refused == dict.fromkeys((1, 2), "it has no write id")
     assert rows.place.tolist() == [0, 3]
     assert prepared(4, write_id=ids)[1] == {}
-    assert prepared(4, needs_write_id=True)[1] == {}
+    assert prepare(of(4), needs_write_id=True)[1] == {}
 
 
 def test_rows_keep_where_they_are_sent_to() -> None:
