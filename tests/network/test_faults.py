@@ -49,7 +49,7 @@ from pyspark_rocketmq.errors import (
     ServiceNotAvailableError,
     UnsupportedRequestError,
 )
-from pyspark_rocketmq.model import Permission, RangeReport
+from pyspark_rocketmq.model import LostRange, Permission, RangeReport
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import (
     Announce,
@@ -694,6 +694,29 @@ def test_damaged_records_cost_themselves_alone(policy: str, limits: PullLimits, 
             assert found == damaged
             assert (report.skipped, report.nulled) == ((5, 0) if policy == "skip" else (0, 5))
         assert report.rows + report.filtered + report.skipped == MESSAGES
+
+
+@pytest.mark.parametrize("policy", ["null", "skip"])
+def test_a_damaged_record_after_a_range_does_not_stand_for_removed_messages_at_its_end(policy: str) -> None:
+    with reader() as it:
+        queue = it.ranges[0].queue
+        it.mq.remove(queue, 5, 16)
+        it.mq.corrupt(queue, 16, lambda record: record[:4] + b"\0\0\0\0" + record[8:])
+        decode = DecodeOptions(columns=("queueOffset",), on_corrupt=policy)
+
+        def read(until: int, **options: object) -> list[int]:
+            ranges, given = [OffsetRange(queue, 0, until)], ReadOptions(consumer_group="g", **options)
+            batches = read_batches(it.client, ranges, given, decode, on_report=it.reports.append)
+            return [each for batch in batches for each in batch.column("queueOffset").to_pylist()]
+
+        with pytest.raises(DataLossError, match="11 messages cannot be read"):
+            read(16)
+        assert read(16, fail_on_data_loss=False) == [0, 1, 2, 3, 4]
+        assert read(17, fail_on_data_loss=False) == [0, 1, 2, 3, 4, *([16] if policy == "null" else [])]
+        shorter, longer = it.reports
+        lost = (LostRange(OffsetRange(queue, 5, 16), "OFFSETS_EXPIRED"),)
+        assert (shorter.lost, shorter.corrupt, longer.lost) == (lost, (), lost)
+        assert [each.queue_offset for each in longer.corrupt] == [16]
 
 
 def test_what_was_damaged_on_its_way_comes_whole_the_second_time() -> None:

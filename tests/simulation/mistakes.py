@@ -722,6 +722,12 @@ PLANTS: Final = tuple(
             "            mended += _hole(chunk.from_offset, chunk.until_offset)\n",
         ),
         (
+            "a damaged record after a range stands for removed messages at the range's end",
+            "client.read.reread",
+            "    if offset >= chunk.until_offset:\n",
+            "    offset = chunk.until_offset - 1\n    if False:\n",
+        ),
+        (
             "what a damaged record hides is not waited for",
             "client.read.reread",
             "pull_batch_size=1, fail_on_data_loss=False)",

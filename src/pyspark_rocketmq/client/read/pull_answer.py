@@ -53,11 +53,20 @@ class Records:
 
     response: Response
     offset_delta: int
+    next_offset: int
 
     def chunk(self, from_offset: int, until_offset: int) -> Chunk:
         """Return the records of these offsets."""
         it = self.response
-        return Chunk(it.buffer, it.start, it.end, from_offset, until_offset, self.offset_delta)
+        return Chunk(
+            it.buffer,
+            it.start,
+            it.end,
+            from_offset,
+            until_offset,
+            self.offset_delta,
+            answer_until=self.next_offset,
+        )
 
 
 class Scanned:

@@ -315,7 +315,7 @@ class RangePull:
                 queue=str(self.offsets.queue),
                 offset=ask.offset,
             )
-        records = Records(response, offset_delta)
+        records = Records(response, offset_delta, next_offset)
         if not self._replica.at_master and not self._filtered:
             chunk = records.chunk(ask.offset, min(next_offset, self.offsets.until_offset))
             if find_holes([chunk], self.offsets.topic) and not self._has_natural_holes():

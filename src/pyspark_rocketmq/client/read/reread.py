@@ -54,7 +54,7 @@ def _one_by_one(client: Client, queue: MessageQueue, chunk: Chunk, options: Read
     for event in read_chunks(client, [OffsetRange(queue, offset, chunk.until_offset)], alone):
         for one in event.chunks if isinstance(event, Pulled) else ():
             yield from _hole(offset, one.from_offset)
-            yield one if keeps_layout(one, queue) else _unreadable(queue, one.until_offset - 1, one)
+            yield one if keeps_layout(one, queue) else _unreadable(queue, one)
             offset = one.until_offset
     yield from _hole(offset, chunk.until_offset)
 
@@ -62,9 +62,17 @@ def _one_by_one(client: Client, queue: MessageQueue, chunk: Chunk, options: Read
 def _hole(begin: int, end: int) -> Iterator[Chunk]:
     """Hand on offsets that are lost by now."""
     if begin < end:
-        yield Chunk(memoryview(b""), 0, 0, begin, end)
+        yield _empty(begin, end)
 
 
-def _unreadable(queue: MessageQueue, offset: int, chunk: Chunk) -> Chunk:
+def _empty(begin: int, end: int) -> Chunk:
+    return Chunk(memoryview(b""), 0, 0, begin, end)
+
+
+def _unreadable(queue: MessageQueue, chunk: Chunk) -> Chunk:
+    """Return what stands for the answer's record; nothing, if the record is after the chunk's offsets."""
+    offset = max(chunk.until_offset, chunk.answer_until) - 1
+    if offset >= chunk.until_offset:
+        return _empty(chunk.from_offset, chunk.until_offset)
     record = memoryview(encode_message(b"", topic=queue.topic, queue_offset=offset))
     return Chunk(record, 0, len(record), chunk.from_offset, chunk.until_offset, unreadable=True)

@@ -56,6 +56,8 @@ class Chunk:
         ``offsetDelta`` of the answer (static topics), added to each record's queue offset.
     unreadable : bool
         The record stands for one that cannot be read: only its queue offset means something.
+    answer_until : int
+        The next offset that the answer told, if it is after ``until_offset``.
     """
 
     buffer: bytearray | memoryview
@@ -65,6 +67,7 @@ class Chunk:
     until_offset: int
     offset_delta: int = 0
     unreadable: bool = False
+    answer_until: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
