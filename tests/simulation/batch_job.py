@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from tests.simulation.history import Place, Row
@@ -13,6 +13,7 @@ from tests.simulation.reading import SourceReading
 from tests.simulation.stage import Stage
 
 from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
 from pyspark_rocketmq.spark.read.committed import CommittedBatchReader
@@ -37,6 +38,8 @@ class BatchJob:
         Returns the brokers whose masters every name server knows, and which show all that they have.
     homes : callable
         Returns the brokers that have the topic, of which one has the commit topic.
+    ranges : callable
+        Returns what the brokers have.
     """
 
     def __init__(
@@ -47,12 +50,16 @@ class BatchJob:
         *,
         showing: Callable[[], frozenset[str]],
         homes: Callable[[], frozenset[str]],
+        ranges: Callable[[], Sequence[OffsetRange]],
     ) -> None:
         self._stage = stage
         self._history = stage.history
         given = {**options, "startingOffsets": "earliest", "endingOffsets": "latest"}
         self._options = parse_options(SourceOptions, given, where="read", environ={})
         self._showing, self._homes = showing, homes
+        self._ranges = ranges
+        self._begins: dict[MessageQueue, int] = {}
+        """Where queues began when the job did."""
         self.done = False
         """Whether a job began and ended after everything was well again."""
         self.program = Program(
@@ -65,13 +72,22 @@ class BatchJob:
         self.program.start()
 
     def _failed(self, failure: RocketMQError) -> None:
-        """A batch gives up in an outage: its user runs it again."""
-        if not failure.retriable:
+        """A batch gives up in an outage, or where messages expire before it reads them: it is run again."""
+        if not failure.retriable and not self._expired(failure):
             self._history.errors.append(f"batch: {type(failure).__name__}: {failure}")
+
+    def _expired(self, failure: RocketMQError) -> bool:
+        """Whether messages have expired since the job began, of the queue that an error names."""
+        return failure.facts.get("condition") == "OFFSETS_EXPIRED" and any(
+            str(each.queue) == failure.facts.get("queue")
+            and each.from_offset > self._begins.get(each.queue, each.from_offset)
+            for each in self._ranges()
+        )
 
     def _run(self) -> None:
         if self.done:
             self._stage.scheduler.park(None)
+        self._begins = {each.queue: each.from_offset for each in self._ranges()}
         healed, known, stored = self._stage.healed, self._showing(), self._stored()
         lags = self._history.did[_LAGS]
         written = {lane: set(numbers) for lane, numbers in self._history.acknowledged.items()}

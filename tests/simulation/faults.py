@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from tests.simulation.cluster import Cluster
+from tests.simulation.dead_letters import DEAD_LETTERS
 from tests.simulation.history import History
 from tests.simulation.network import Network
 from tests.simulation.reshaping import HIDING_TOO, KINDS_TOO, RESHAPING_TOO
@@ -197,6 +198,8 @@ def _new_broker(scene: Scene) -> None:
     queues = scene.chance.randint(1, 3)
     attributes = {"cleanup.policy": "COMPACTION"} if scene.cluster.is_compacted(scene.topic) else None
     scene.cluster.create_topic(scene.topic, queues, brokers=(name,), attributes=attributes)
+    if scene.cluster.homes(DEAD_LETTERS):  # else it seems missing while name servers know this broker alone
+        scene.cluster.create_topic(DEAD_LETTERS, 1, brokers=(name,))
     scene.cluster.start_broker(name)
 
 

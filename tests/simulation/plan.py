@@ -85,6 +85,8 @@ class Plan:
             return False
         if self.strict and self.options.get("failOnDataLoss") == "false":
             return False
+        if self.aligned and "eventTimeAlignment" not in self.options:
+            return False
         if (self.check_s and self.sink is None) or (self.sink is not None and not self.sink.sound):
             return False
         served = self.slaves > 0 and self.slave_readable and self.brokers > 1

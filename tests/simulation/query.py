@@ -137,10 +137,19 @@ class Query:
         return begun
 
     def check_commit(self, queue: MessageQueue, offset: int) -> None:
-        """Nothing may be committed to the brokers that is not in the sink."""
+        """Nothing may be committed to the brokers that is not in the sink.
+
+        After a queue has gone back, the commit of a batch before that may still be on its way.
+        """
         done = self.finished.get(queue, 0)
-        if offset > max(0, done):
+        if offset > max(0, done) and not self._ended_at(queue, offset):
             self._history.ahead.append(f"{queue}: {offset} is committed, {done} is written")
+
+    def _ended_at(self, queue: MessageQueue, offset: int) -> bool:
+        """Return whether a finished batch has ended there, in a queue that was created again."""
+        again = self._history.generations[queue.topic, queue.broker_name, queue.queue_id]
+        ends = self._kept.ends[: self._kept.finished] if again else []
+        return any(SourceOffset.from_dict(end).offsets.get(queue) == offset for end in ends)
 
     def _ended(self, failure: RocketMQError) -> None:
         text = f"{type(failure).__name__}: {failure}"

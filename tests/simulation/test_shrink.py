@@ -99,6 +99,7 @@ def test_the_number_of_lives_is_bounded() -> None:
         Plan(lossy=True),
         Plan(strict=True, options={"failOnDataLoss": "false"}),
         Plan(retires=True),
+        Plan(options={"includeAlignedTimestamp": "true"}),
         Plan(faults=(Fault(1.0, "a topic is created again", 1.0, 0),)),
     ],
 )

@@ -178,7 +178,9 @@ class World:
         if self.history.ranged:
             options["isolation"] = "read_committed"
         showing, homes = partial(self.cluster.showing, TOPIC), partial(self.cluster.homes, TOPIC)
-        return BatchJob(self.stage, options, self._own_chance(), showing=showing, homes=homes)
+        return BatchJob(
+            *(self.stage, options, self._own_chance()), showing=showing, homes=homes, ranges=self._ranges
+        )
 
     def _narrow(self, client: Mapping[str, str]) -> NarrowReader:
         reader = NarrowReader(
