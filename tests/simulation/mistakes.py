@@ -112,6 +112,28 @@ PLANTS: Final = tuple(
         ),
         # --- pulls
         (
+            "answers that came with one that could not be judged stay in flight",
+            "client.read.range_pull",
+            """\
+        asks = {self._in_flight.pop(opaque)[0]: response for opaque, response in answers}
+        try:
+            for ask, response in asks.items():
+                if not pull_answer.is_busy(response):
+                    self._digest(ask, response)
+        finally:
+            for ask in asks:  # those without a result, also after an error: they are not in flight any more
+                self._window.record_refusal(ask.offset)
+""",
+            """\
+        for opaque, response in answers:
+            ask = self._in_flight.pop(opaque)[0]
+            if pull_answer.is_busy(response):
+                self._window.record_refusal(ask.offset)
+            else:
+                self._digest(ask, response)
+""",
+        ),
+        (
             "after a failure, pulls in flight are still waited for",
             "client.read.range_pull",
             "self.close()\n        self._window.restart()",

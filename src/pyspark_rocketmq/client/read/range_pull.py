@@ -109,8 +109,7 @@ class RangePull:
     def ask(self, pulls: int, room_bytes: int) -> int:
         """Send pulls, up to a number and to the expected bytes of their answers; return how many were sent.
 
-        Sends none after a failure that `advance` has not handled yet, none while it spares a busy broker, and
-        none while an answer arrives slowly.
+        Sends none until `advance` has handled a failure, while it spares a busy broker or an answer is slow.
         """
         if self._failure is not None or self._patience.awaits_late_answer or self._now() < self._resume_at:
             return 0
@@ -184,15 +183,14 @@ class RangePull:
             return 0
         # If this fails, `_recover` has the window ask for them again.
         channel = self._channel = self._channel or self._replica.connect(self._depth)
-        template = self._template = self._template or self._pulls_at(channel)
+        selector, group = self._options.selector, self._options.consumer_group
+        template = self._template = self._template or pull_template(
+            self._client, channel, self.offsets.queue, selector=selector, group=group
+        )
         sent = self._depth.record_sent(self._now())
         opaques = channel.submit_many(template, [(ask.offset, ask.max_messages) for ask in asks])
         self._in_flight.update(zip(opaques, ((ask, sent) for ask in asks), strict=True))
         return len(asks)
-
-    def _pulls_at(self, channel: PullChannel) -> RequestTemplate:
-        selector, group = self._options.selector, self._options.consumer_group
-        return pull_template(self._client, channel, self.offsets.queue, selector=selector, group=group)
 
     def _receive(self) -> list[Chunk]:
         if not self._in_flight:
@@ -204,12 +202,14 @@ class RangePull:
         self._patience.record_answer()
         self._depth.record_answer(len(answers), self._in_flight[answers[-1][0]][1], self._now())
         busy = [response for _, response in answers if pull_answer.is_busy(response)]
-        for opaque, response in answers:
-            ask = self._in_flight.pop(opaque)[0]
-            if pull_answer.is_busy(response):
+        asks = {self._in_flight.pop(opaque)[0]: response for opaque, response in answers}
+        try:
+            for ask, response in asks.items():
+                if not pull_answer.is_busy(response):
+                    self._digest(ask, response)
+        finally:
+            for ask in asks:  # those without a result, also after an error: they are not in flight any more
                 self._window.record_refusal(ask.offset)
-            else:
-                self._digest(ask, response)
         if busy:
             if len(busy) == len(answers) and not self._in_flight:  # not the right broker (any more)?
                 busy[0].require(queue=str(self.offsets.queue), offset=self._window.expected)

@@ -424,3 +424,33 @@ def test_a_jump_over_holes_by_nature_is_no_loss(filtered: bool, monkeypatch: pyt
     chunks = read_all(pull)
     assert [(chunk.from_offset, chunk.until_offset) for chunk in chunks] == [(0, 10), (50, 60)]
     assert (pull.gaps, pull.lost) == (0 if filtered else 40, [])
+
+
+def test_answers_that_came_with_one_that_could_not_be_judged_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are not in flight any more, also if the question that failed timed out on a slow connection."""
+    slow = RequestTimeoutError("no answer")
+    slow.arriving = (1, 10)
+    failures = [slow]
+
+    def has_natural_holes(*_: object) -> bool:
+        if failures:
+            raise failures.pop()
+        return True
+
+    def script(addr: str, offset: int, most: int) -> Answer:
+        if offset == 0:
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            return Answer(32, code=code, remark="MESSAGE_WAS_REMOVING", max_offset=128)
+        return found(offset, most)
+
+    monkeypatch.setattr("pyspark_rocketmq.client.read.pull_answer.has_natural_holes", has_natural_holes)
+    client = LockstepClient(script)
+    pull = pull_of(client, 128)
+    pull.ask(3, ROOM)
+    assert pull.advance() == []
+    assert pull.in_flight == 0
+    chunks = read_all(pull)
+    assert [(chunk.from_offset, chunk.until_offset) for chunk in chunks] == [(32, 64), (64, 96), (96, 128)]
+    assert (pull.gaps, pull.lost) == (32, [])
