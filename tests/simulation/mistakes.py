@@ -806,6 +806,12 @@ PLANTS: Final = tuple(
             "return max(1, previous_ms, seen_ms)",
         ),
         (
+            "a message that a slave lacks is passed by the aligned time",
+            "spark.read.aligned_column",
+            "if unread.keys() != wanted.keys():",
+            "if False:",
+        ),
+        (
             "all queues count as read though a broker is away",
             "spark.read.stream",
             "return not ends.held and not self._absences.waited_for(missed)",

@@ -110,11 +110,14 @@ def look_up_aligned(
 
     Parameters are those of `aligned_until` and `tails`.
     """
+    wanted = tails(until, reach)
     try:
-        unread = client.message_times(tails(until, reach), group)
+        unread = client.message_times(wanted, group)
     except RocketMQError as error:
         if not error.retriable:
             raise
         _LOG.warning("%s stays at %d: %s", ALIGNED_TIMESTAMP, previous_ms, error)
+        return max(1, previous_ms)
+    if unread.keys() != wanted.keys():  # a slave may lack messages whose master has just gone
         return max(1, previous_ms)
     return aligned_until(previous_ms, [times.store_timestamp for times in unread.values()], seen_ms=seen_ms)

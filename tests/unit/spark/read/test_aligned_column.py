@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from tests.support.clocks import FakeClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
+from pyspark_rocketmq.client.read.samples import MessageTimes
 from pyspark_rocketmq.errors import FlowControlError, OptionError, PermissionDeniedError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
@@ -126,6 +128,23 @@ def test_it_stays_while_a_broker_is_busy_and_a_revoked_permission_ends_the_query
     refuse(PermissionDeniedError("the topic is forbidden", code=16))
     with pytest.raises(PermissionDeniedError):
         query.batch()
+
+
+def test_it_does_not_pass_messages_that_a_slave_lacks_whose_master_went_away() -> None:
+    """It has no message there, which says nothing of the master."""
+    query = Query(maxOffsetsPerTrigger="1")
+    query.mq.send(A0, B0)
+    query.mq.send(A0, B0)
+    before = query.aligned_ms()
+    times = query.mq.message_times
+
+    def ask_slave(offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, MessageTimes]:
+        return {queue: found for queue, found in times(offsets, group).items() if queue == A0}
+
+    query.mq.message_times = ask_slave
+    assert query.aligned_ms() == before
+    query.mq.message_times = times
+    assert before < query.aligned_ms() <= min(query.unread_ms())
 
 
 def test_a_run_to_the_end_says_nothing_of_what_came_after_its_begin() -> None:
