@@ -114,6 +114,11 @@ class _Slot:
     lives: int = 0
 
 
+def _send_of(message: Message) -> tuple[bytes, str]:
+    """Return what the messages of one send have in common, also those that come again."""
+    return message.body.rstrip(), message.properties.get("UNIQ_KEY", "")
+
+
 def _collect(collector: Collector, worker: QueueWorker, run: PulledRun) -> None:
     collector.add(Collected(worker, run, count_records(run)))
 
@@ -158,7 +163,8 @@ class Group:
         self._slots = [_Slot(number) for number in range(plan.slots)]
         self._running: dict[MessageQueue, dict[Process, float]] = {}
         self._newest: dict[MessageQueue, int] = {}
-        self._deferred: dict[bytes, list[Place]] = {}
+        self._deferred: dict[tuple[bytes, str], list[Place]] = {}
+        """The places of each send's message, which may be stored twice, and given again where it is."""
         self._given: set[Place] = set()
         self._checked: dict[MessageQueue, int] = {}
         self._history.batches[0] = []
@@ -305,8 +311,9 @@ class Group:
         """Return where a message is stored, or was before it came again; None for another copy of one."""
         body = message.body.rstrip()
         if "RETRY_TOPIC" in message.properties:
-            places = self._deferred.get(body)
-            return places[0] if places else None
+            places = self._deferred.get(_send_of(message), [])
+            unread = [each for each in places if each not in self._history.read]
+            return next(iter([*unread, *places]), None)
         names = (message.topic, message.broker_name, message.queue_id)
         return self._history.row((*names, message.queue_offset), body).place
 
@@ -316,7 +323,7 @@ class Group:
             place = self._place(message)
             if place is not None and not self._plan.options.ordered:
                 self._given.add(place)
-                places = self._deferred.setdefault(message.body.rstrip(), [])
+                places = self._deferred.setdefault(_send_of(message), [])
                 if place not in places:
                     places.append(place)
 
@@ -326,7 +333,7 @@ class Group:
             return
         if "RETRY_TOPIC" in message.properties:
             self._history.did["a deferred message is finished"] += 1
-            self._deferred[body].remove(place)
+            self._deferred[_send_of(message)].remove(place)
         if place in self._history.read:
             self._history.did["a message is finished again"] += 1
             return
