@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector, OutgoingMessage, Producer
-from pyspark_rocketmq.client.read.samples import message_sizes, message_times
+from pyspark_rocketmq.client.read.samples import message_sizes, message_times, served
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.schema import read_schema
@@ -132,3 +132,9 @@ def test_a_broker_that_was_down_at_the_start_is_read_from_where_the_query_starte
         again.stop()
         assert later.begin == {MessageQueue("orders", "broker-b", 0): 0}
         assert later.offsets[MessageQueue("orders", "broker-b", 0)] == 1
+
+
+def test_a_queue_beyond_the_number_of_read_queues_is_not_served(mq: MockBroker, client: Client) -> None:
+    assert served(client, {Q0: 0, Q1: 0}, group="g") == {Q0, Q1}
+    mq.create_topic("orders", 2, read_queues=1)
+    assert served(client, {Q0: 0, Q1: 0}, group="g") == {Q0}

@@ -730,6 +730,12 @@ PLANTS: Final = tuple(
             "unread = max(0, max_offset - position)",
             "unread = max_offset + 0 * position",
         ),
+        (
+            "a route decides that a queue is lost",
+            "offsets.offset_lookup",
+            "served = client.served({q: known[q] for q, end in found.items() if end > known[q]}, group)",
+            "served = frozenset[MessageQueue]()",
+        ),
         # --- messages that do not decode
         (
             "a damaged record ends the read",

@@ -315,7 +315,8 @@ class HiddenQueues:
     """Looks at known queues that are missing although their broker has the topic: it has fewer queues now.
 
     They are checked when they become hidden, and every half minute: writers with an old route use them for
-    some time after that.
+    some time after that. If their broker serves them, the route is an old one, of a name server that brokers
+    did not reach: only a broker's answer shows that a queue cannot be read.
     """
 
     def __init__(self) -> None:
@@ -328,9 +329,12 @@ class HiddenQueues:
         known: Mapping[MessageQueue, int],
         ends: Ends,
         *,
+        group: str,
         fail_on_data_loss: bool,
-    ) -> None:
+    ) -> Ends:
         """Report hidden queues that were not read to their ends.
+
+        Returns the ends, with those of queues that only the route lacks.
 
         Raises
         ------
@@ -343,12 +347,17 @@ class HiddenQueues:
         hidden = frozenset(queue for queue in missing if (queue.topic, queue.broker_name) in places)
         now_s = client.clock.monotonic()
         if hidden == self._hidden and now_s < self._next_check_s:
-            return
-        for queue, end in client.max_offsets(hidden).items() if hidden else ():
+            return ends
+        found = client.max_offsets(hidden) if hidden else {}
+        served = client.served({q: known[q] for q, end in found.items() if end > known[q]}, group)
+        for queue, end in found.items():
+            if queue in served:
+                continue
             unread = decide_hidden(queue, known[queue], max_offset=end, fail_on_data_loss=fail_on_data_loss)
             if unread:
                 _LOG.warning("%d messages of %s wait: its topic has fewer read queues now", unread, queue)
-        self._hidden, self._next_check_s = hidden, now_s + _HIDDEN_CHECK_S
+        self._hidden, self._next_check_s = hidden, -math.inf if served else now_s + _HIDDEN_CHECK_S
+        return replace(ends, masters={**ends.masters, **{queue: found[queue] for queue in sorted(served)}})
 
 
 def find_shortened(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:

@@ -13,7 +13,13 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.read.samples import MessageTimes, message_sizes, message_times, stored_at
+from pyspark_rocketmq.client.read.samples import (
+    MessageTimes,
+    message_sizes,
+    message_times,
+    served,
+    stored_at,
+)
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import RocketMQError, RouteError
@@ -175,6 +181,10 @@ class PlanningClient(Client):
     def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
         """Return the store times (ms) of the messages at exactly these offsets, where they exist."""
         return stored_at(_Once(self._masters), offsets, group=group)
+
+    def served(self, offsets: Mapping[MessageQueue, int], group: str) -> frozenset[MessageQueue]:
+        """Return the queues of which brokers return messages from these offsets on, whatever a route says."""
+        return served(self, offsets, group=group) if offsets else frozenset()
 
     def message_sizes(
         self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector

@@ -28,6 +28,8 @@ class FakeRocketMQ:
         self.slaves: dict[MessageQueue, int] = {}
         self.patience_ms: float | None = None
         self.unreadable: set[MessageQueue] = set()
+        self.unknown: set[MessageQueue] = set()
+        """Queues that brokers serve, but that a route lacks."""
         self.calls: list[str] = []
         self.whole = False
         self.looked_up: tuple[str, ...] = ()
@@ -59,7 +61,7 @@ class FakeRocketMQ:
 
     def read_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         self.calls.append("read_queues")
-        there = set(self.logs) - self.unreadable
+        there = set(self.logs) - self.unreadable - self.unknown
         queues = tuple(sorted(q for q in there if q.topic == topic and q.broker_name not in self.hidden))
         if not queues:
             raise TopicNotFoundError("no route", topic=topic)
@@ -117,6 +119,10 @@ class FakeRocketMQ:
         assert group
         there = {q: at for q, at in offsets.items() if self.first.get(q, 0) <= at < len(self.logs[q])}
         return self._ask("stored_at", there, lambda queue: self.logs[queue][offsets[queue]][0])
+
+    def served(self, offsets: Mapping[MessageQueue, int], group: str) -> frozenset[MessageQueue]:
+        assert group
+        return frozenset(self._ask("served", offsets, bool) if offsets else ()) - self.unreadable
 
     def message_sizes(
         self, offsets: Mapping[MessageQueue, int], group: str, selector: MessageSelector

@@ -614,6 +614,22 @@ def test_a_queue_that_was_read_may_go_and_come_again():
     check_nothing_lost_nothing_twice(mq, kept)
 
 
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_queue_that_an_old_route_lacks_is_read(available_now):
+    mq, kept = world(), Checkpoint()
+    Query(mq, kept, STARTS["earliest"], lambda _: None).run(1)
+
+    def forget() -> None:
+        mq.unknown.add(A1)
+
+    mq.send(A1)
+    mq.after_ends = forget  # of the ends that a run to the end begins with
+    if not available_now:
+        forget()
+    Query(mq, kept, STARTS["earliest"], lambda _: None).run(2, available_now=available_now)
+    assert SourceOffset.from_dict(kept.ends[-1]).offsets[A1] == len(mq.logs[A1])
+
+
 def test_unread_messages_of_a_queue_that_went_end_the_query_until_it_is_back():
     mq, kept = world(), Checkpoint()
     run = Query(mq, kept, STARTS["earliest"], lambda _: None)

@@ -9,11 +9,12 @@ from typing import Final, Protocol, TypeVar
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.read.pull_answer import queue_is_gone
 from pyspark_rocketmq.errors import CorruptMessageError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
 from pyspark_rocketmq.record.decode.times import RecordTimes, first_times
 
-__all__ = ["Asks", "MessageTimes", "message_sizes", "message_times", "stored_at"]
+__all__ = ["Asks", "MessageTimes", "message_sizes", "message_times", "served", "stored_at"]
 
 T = TypeVar("T")
 
@@ -83,6 +84,27 @@ def message_sizes(
     """
     calls = {queue: _weigh(queue, offset, group, selector) for queue, offset in offsets.items()}
     return {queue: size for queue, size in client.ask(calls).items() if size is not None}
+
+
+def served(client: Asks, offsets: Mapping[MessageQueue, int], *, group: str) -> frozenset[MessageQueue]:
+    """Return the queues of which brokers return messages from these offsets on.
+
+    The others are beyond the number of read queues, or do not exist. Raises as the client does.
+    """
+    found = client.ask({queue: _probe(queue, offset, group) for queue, offset in offsets.items()})
+    return frozenset(queue for queue, is_served in found.items() if is_served)
+
+
+def _probe(queue: MessageQueue, offset: int, group: str) -> Call[bool]:
+    look = broker.pull(queue, offset, group=group, max_nums=1, selector=_ALL)
+
+    def parse(response: Response) -> bool:
+        if queue_is_gone(response):
+            return False
+        look.parse(response)
+        return True
+
+    return Call(look.request, parse)
 
 
 def _look(queue: MessageQueue, offset: int, group: str) -> Call[RecordTimes | int]:

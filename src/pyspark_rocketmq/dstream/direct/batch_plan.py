@@ -279,7 +279,11 @@ class DirectPlan:
             ends = fetch_running_ends(client, options)
             with self._lock:  # a checkpoint may name a static topic's queues after former owners
                 self.positions = rename_queues(self.positions, ends.masters, choose=max)
-            self._hidden.check(client, self.positions, ends, fail_on_data_loss=options.fail_on_data_loss)
+            ends = self._hidden.check(
+                *(client, self.positions, ends),
+                group=options.group,
+                fail_on_data_loss=options.fail_on_data_loss,
+            )
         except RocketMQError as error:
             if not is_outage(error) or self._has_waited("outage"):
                 raise

@@ -151,6 +151,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._settle_ends(origin.offsets)
         check_filter(self._open_client(), ends.masters, self._options)
         known, origin = origin.offsets, origin.named_as(ends.seen)
+        ends = self._hidden.check(
+            *(self._open_client(), origin.offsets, ends),
+            group=self._options.group,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
         self._newest = origin.advance(ends.readable, {})
         begins = {q: at for q, at in origin.offsets.items() if not last.resolved or q not in known}
         begins |= self._new_begins(origin, ends)
@@ -361,12 +366,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _new_begins(self, origin: SourceOffset, ends: Ends) -> dict[MessageQueue, int]:
         """Return where queues begin that are new or that end before their position."""
-        self._hidden.check(
-            self._open_client(),
-            origin.offsets,
-            ends,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-        )
         moved = find_moved_back(
             self._open_client(),
             origin.offsets,
