@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,14 @@ from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_peer import Peer, answer
 from tests.support.wait import eventually
 
+from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.model import TopicRoute
 from pyspark_rocketmq.record.message import encode_message
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.frame import Frame, encode_frame
 from pyspark_rocketmq.spark import TransactionResolver
+from pyspark_rocketmq.spark.write.transaction_checker import TransactionChecks
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
 
 NAME = TransactionName("query", 7)
@@ -94,3 +98,39 @@ def test_a_broker_that_refuses_the_resolver_keeps_it_from_no_other(
         refusal = "a broker cannot ask about transactions now"
         eventually(lambda: refusal in caplog.text, 20, what="a log of the refusal")
     assert "Traceback" not in caplog.text
+
+
+def test_a_connection_that_ended_is_not_polled_while_no_route_has_its_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll of it returns at once: the thread would do nothing else."""
+    served_route, heartbeats, pauses = Client.served_route, list[str](), list[float]()
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        if frame.command.code == RequestCode.HEART_BEAT:
+            peer.send(answer(frame))
+            heartbeats.append(name)
+            peer.hang_up()
+
+    def find(client: Client, topic: str) -> TopicRoute:
+        route = served_route(client, topic)
+        return replace(route, brokers=()) if heartbeats else route
+
+    def pause(checks: TransactionChecks, seconds: float) -> None:
+        pauses.append(seconds)
+        _pause(checks, seconds)
+
+    _pause = TransactionChecks._pause
+    monkeypatch.setattr(Client, "served_route", find)
+    monkeypatch.setattr(TransactionChecks, "_pause", pause)
+    with (
+        ScriptedCluster(script) as cluster,
+        TransactionResolver(
+            nameServer=cluster.name_server,
+            topic="orders",
+            deliveryGuarantee="transactional",
+            transactionLog=str(tmp_path),
+        ),
+    ):
+        eventually(lambda: pauses, 20, what="a pause until a route has the broker again")
+    assert heartbeats == ["broker-a"]

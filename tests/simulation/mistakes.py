@@ -736,6 +736,12 @@ PLANTS: Final = tuple(
             "served = client.served({q: known[q] for q, end in found.items() if end > known[q]}, group)",
             "served = frozenset[MessageQueue]()",
         ),
+        (
+            "a resolver polls connections that have ended",
+            "spark.write.transaction_checker",
+            "for connection, _ in self._beaten.values() if connection.alive]",
+            "for connection, _ in self._beaten.values()]",
+        ),
         # --- messages that do not decode
         (
             "a damaged record ends the read",

@@ -196,7 +196,8 @@ class TransactionChecks:
             _LOG.info("a broker cannot ask about transactions now: %s", error)
 
     def _listen(self) -> None:
-        connections = [connection for connection, _ in self._beaten.values()]
+        # A poll of one that has ended returns at once: its broker may be in no route for a long time.
+        connections = [connection for connection, _ in self._beaten.values() if connection.alive]
         if not connections:
             self._pause(_BEAT_AGAIN_S)
         for connection in connections:
