@@ -115,7 +115,7 @@ def main() -> None:
     console = Console(width=150)
     begin = time.monotonic()
     case = Case(
-        messages=args.messages, body_bytes=args.body_bytes, queues=args.queues, compressed=args.compressed
+        messages=args.messages, body_bytes=args.body_bytes, queues=args.queues, compression=args.compression
     )
     settings = dict(pair.partition("=")[::2] for pair in args.broker_config)
     names = args.contenders.split(",")
@@ -171,7 +171,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser, contenders="drain,client,client-2p,spark,java-pull,spark-kafka")
     parser.add_argument("--name", default="", help="what to add to the names of the files")
-    parser.add_argument("--compressed", action="store_true")
+    parser.add_argument("--compression", default="none", choices=("none", "zlib", "lz4", "zstd"))
     parser.add_argument("--cold", action="store_true", help="nothing of the broker's files in memory")
     parser.add_argument(
         "--broker-config", action="append", default=[], help="name=value of the broker's settings"

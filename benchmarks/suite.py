@@ -52,7 +52,7 @@ FULL = (
     read("--messages", "1000000", contenders=PARSING, name="json"),
     read("--body-bytes", "100"),
     read("--body-bytes", "16384", "--messages", "120000"),
-    read("--compressed", "--messages", "1000000"),
+    read("--compression", "zlib", "--messages", "1000000"),
     read("--queues", "64"),
     read(
         *("--broker-config", "maxTransferCountOnMessageInMemory=1000"),

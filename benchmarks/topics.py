@@ -26,12 +26,12 @@ class Case:
     body_bytes: int = 1024
     queues: int = 4
     brokers: int = 1
-    compressed: bool = False
+    compression: str = "none"
 
     @property
     def topic(self) -> str:
         """The name of the case's topic."""
-        kind = "-compressed" if self.compressed else ""
+        kind = "" if self.compression == "none" else f"-{self.compression}"
         many = f"-b{self.brokers}" if self.brokers > 1 else ""
         return f"bench-{self.messages}x{self.body_bytes}-q{self.queues}{many}{kind}"
 
@@ -60,10 +60,9 @@ class Bench:
         brokers = [broker.name for broker in self.cluster.brokers][: case.brokers]
         with Client(self.name_server) as client:
             Admin(client).create_topic(case.topic, queues=case.queues, brokers=brokers)
-        kind = "compressed" if case.compressed else "plain"
         self.cluster.run_java(
             "Fill",
-            *(self.name_server, case.topic, str(case.messages), str(case.body_bytes), kind),
+            *(self.name_server, case.topic, str(case.messages), str(case.body_bytes), case.compression),
             classes=self.classes,
             timeout_s=timeout_s,
         )

@@ -1,6 +1,7 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.SplittableRandom;
 import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
@@ -10,6 +11,7 @@ import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.protocol.ResponseCode;
@@ -26,16 +28,19 @@ public final class Fill {
 
     private Fill() {}
 
-    /** Arguments: name servers, topic, messages, body bytes, {@code plain} or {@code compressed}. */
+    /** Arguments: name servers, topic, messages, body bytes, and {@code none} or the compression of single messages. */
     public static void main(String[] args) throws Exception {
         String topic = args[1];
         long messages = Long.parseLong(args[2]);
         int bodyBytes = Integer.parseInt(args[3]);
-        boolean compressed = args[4].equals("compressed");
+        boolean compressed = !args[4].equals("none");
         var producer = new DefaultMQProducer("bench-fill");
         producer.setNamesrvAddr(args[0]);
         producer.setSendMsgTimeout(60_000);
         producer.setCompressMsgBodyOverHowmuch(compressed ? 64 : Integer.MAX_VALUE);
+        if (compressed) {
+            producer.setCompressType(CompressionType.of(args[4].toUpperCase(Locale.ROOT)));
+        }
         producer.start();
         List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
         var threads = Executors.newFixedThreadPool(Math.min(4, queues.size()));
