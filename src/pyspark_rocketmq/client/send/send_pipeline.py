@@ -275,10 +275,9 @@ class SendPipeline:
                 flight.queue = self._producer.choose(flight.outgoing.topic, flight.fixed)
                 flight.call = self._producer.call_for(flight.outgoing, flight.queue)
                 place = flight.queue if flight.queue.logical else flight.queue.broker_name
-                flight.connection = known.get(place)
-                if flight.connection is None:
-                    flight.connection = self._find_connection(flight.queue, together)
-                    known[place] = flight.connection
+                if place not in known:
+                    known[place] = self._find_connection(flight.queue, together)
+                flight.connection = known[place]
             except RocketMQError as error:
                 self._handle_failure(flight, error)
             else:
