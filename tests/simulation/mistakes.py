@@ -602,8 +602,10 @@ PLANTS: Final = tuple(
         (
             "pulls that a busy broker refused are forgotten",
             "client.read.range_pull",
-            "if pull_answer.is_busy(response):\n                self._window.record_refusal(ask.offset)",
-            "if pull_answer.is_busy(response):\n                pass",
+            "                self._window.record_refusal(ask.offset)",
+            """\
+                if not pull_answer.is_busy(asks[ask]):
+                    self._window.record_refusal(ask.offset)""",
         ),
         (
             "a slave that lacks messages is believed",

@@ -348,7 +348,7 @@ class HiddenQueues:
         now_s = client.clock.monotonic()
         if hidden == self._hidden and now_s < self._next_check_s:
             return ends
-        found = client.max_offsets(hidden) if hidden else {}
+        found = client.max_offsets(sorted(hidden)) if hidden else {}
         served = client.served({q: known[q] for q, end in found.items() if end > known[q]}, group)
         for queue, end in found.items():
             if queue in served:
