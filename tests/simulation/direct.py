@@ -228,6 +228,7 @@ class _Driver:
         self._pending: dict[int, None] = {}
         self._finished = dict(stream._finished)
         self._last_ms = 0
+        self._newest_ms = 0  # of the times for which this run wrote checkpoints
         self._clock_ms = next(stream._clocks_ms)
 
     def run(self) -> None:
@@ -319,7 +320,12 @@ class _Driver:
         self._write_checkpoint(time_ms)
 
     def _write_checkpoint(self, time_ms: int) -> None:
-        """Write it as it is now, somewhat later."""
+        """Write it as it is now, somewhat later.
+
+        Spark names the file by the newest time of its own run: while a restart generates batches again, one
+        that ends replaces no checkpoint of a later time, in which those still to come are pending.
+        """
+        self._newest_ms = time_ms = max(self._newest_ms, time_ms)
         checkpoint = _Checkpoint(time_ms, pickle.dumps(self._plan), tuple(self._pending))
         finished = dict(self._finished)
 
@@ -369,7 +375,7 @@ class _Driver:
             self._commits.record_finished(ends)
         if ends:
             self._log.write_ends(time_ms, ends)
-        self._write_checkpoint(max(time_ms, self._last_ms))
+        self._write_checkpoint(time_ms)
 
     def _read(
         self, client: Client, wanted: Sequence[OffsetRange], committed: Committed | None, survive: Survive
