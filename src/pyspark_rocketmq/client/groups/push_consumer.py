@@ -348,6 +348,6 @@ class PushConsumer:
                     lane.request_heartbeat()
                 return
             mine = set(allocate(self.options.allocate, everything, members, self.client_id))
-        for name in {*self._lanes, *(queue.broker_name for queue in mine)}:
+        for name in sorted({*self._lanes, *(queue.broker_name for queue in mine)}):
             self._lane(name).assign(topic, {queue for queue in mine if queue.broker_name == name})
         self._unassigned.discard(topic)
