@@ -43,7 +43,8 @@ class DevCluster:
 
     A context manager. The servers never outlive this process, even if it is killed, unless you call
     `detach`. Brokers behave like default ones (sending creates topics, for example) but keep small
-    files. Clients reach them over the loopback interface only.
+    files, and accept no TLS unless JVM arguments set it up. Clients reach them over the loopback
+    interface only.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from pyspark_rocketmq.devcluster.settings import (
     name_server_properties,
     properties_text,
     proxy_settings,
+    without_own_certificate,
 )
 from pyspark_rocketmq.devcluster.system.ports import BROKER_PORTS, free_port, is_free
 from pyspark_rocketmq.errors import PortTakenError
@@ -43,7 +44,8 @@ class JvmOptions:
     heap : str
         The value of ``-Xmx``.
     jvm_args : sequence of str
-        Additional JVM arguments, such as ``-Dtls.server.mode=enforcing``.
+        Additional JVM arguments. Those that begin with ``-Dtls.`` set up TLS, such as
+        ``-Dtls.server.mode=enforcing``: without any, name servers and brokers accept none.
     env : mapping of str to str
         Added to its environment.
     files : mapping of str to str
@@ -103,7 +105,11 @@ class Layout:
             raise PortTakenError("the name server's port is in use: choose another one", port=port)
         properties = properties_text(name_server_properties(port, self.name_server_config))
         return self._spec(
-            f"namesrv-{number}", port, self.name_server_options, (_NAME_SERVER, "-c"), (_SETTINGS, properties)
+            f"namesrv-{number}",
+            port,
+            _starting_fast(self.name_server_options),
+            (_NAME_SERVER, "-c"),
+            (_SETTINGS, properties),
         )
 
     def broker(self, broker_name: str, broker_id: int, *, cluster: str, name_server: str) -> ServerSpec:
@@ -120,7 +126,7 @@ class Layout:
             overrides=self.broker_config,
         )
         settings = (_SETTINGS, properties_text(properties))
-        return self._spec(name, port, self.broker_options, (_BROKER, "-c"), settings)
+        return self._spec(name, port, _starting_fast(self.broker_options), (_BROKER, "-c"), settings)
 
     def proxy(self, number: int, *, cluster: str, name_server: str) -> ServerSpec:
         """Lay out a proxy."""
@@ -166,6 +172,10 @@ class Layout:
             str(home / file),
         )
         return ServerSpec(name, home, port, command, options.env)
+
+
+def _starting_fast(options: JvmOptions) -> JvmOptions:
+    return replace(options, jvm_args=without_own_certificate(options.jvm_args))
 
 
 def read_port(home: Path) -> int | None:

@@ -15,6 +15,7 @@ __all__ = [
     "name_server_properties",
     "properties_text",
     "proxy_settings",
+    "without_own_certificate",
 ]
 
 # Java 17 closes the internals that the servers' mapped files and fastjson use.
@@ -67,6 +68,17 @@ def jvm_arguments(home: Path, heap: str, extra: Sequence[str]) -> list[str]:
     # and generated certificates of a killed server would otherwise stay in the system's temporary folder.
     folders = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", f"-Djava.io.tmpdir={home / TEMPORARY}"]
     return [f"-Xmx{heap}", *_OPENED, *folders, *extra]
+
+
+def without_own_certificate(jvm_args: Sequence[str]) -> tuple[str, ...]:
+    """Return a name server's or broker's JVM arguments: TLS is off, unless they set it up.
+
+    By default these servers also accept TLS. For that they create a certificate at each start, which no
+    client can verify, and which takes half of the start.
+    """
+    if any(argument.startswith("-Dtls.") for argument in jvm_args):
+        return tuple(jvm_args)
+    return ("-Dtls.server.mode=disabled", *jvm_args)
 
 
 def logback_files() -> dict[str, str]:

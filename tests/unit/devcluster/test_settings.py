@@ -7,6 +7,7 @@ from pyspark_rocketmq.devcluster.settings import (
     jvm_arguments,
     name_server_properties,
     properties_text,
+    without_own_certificate,
 )
 
 
@@ -58,3 +59,8 @@ def test_jvm_arguments_end_with_the_callers() -> None:
     assert arguments[0] == "-Xmx1g"
     assert "-Duser.home=/w/b" in arguments
     assert arguments[-1] == "-Dtls.server.mode=enforcing"
+
+
+def test_tls_is_off_unless_arguments_set_it_up() -> None:
+    assert without_own_certificate(["-Xss1m"]) == ("-Dtls.server.mode=disabled", "-Xss1m")
+    assert without_own_certificate(["-Dtls.test.mode.enable=false"]) == ("-Dtls.test.mode.enable=false",)
