@@ -63,9 +63,9 @@ $(DEV): $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-$(ARCHIVE): $(READY) tests/support/lean_jvm.py
+$(ARCHIVE): $(READY) tests/support/class_archive.py
 	@echo "archiving the classes of Spark"
-	@$(BIN)/python -m tests.support.lean_jvm 2>$@.log || { cat $@.log; echo "no archive: Spark starts slower"; }
+	@$(BIN)/python -m tests.support.class_archive 2>$@.log || { cat $@.log; echo "no archive: Spark starts slower"; }
 
 .PHONY: demo
 demo: $(READY) $(ARCHIVE)  ## Start a real RocketMQ, stream orders through Spark, show and check the result

@@ -21,10 +21,11 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.remoting.header import SendMessageRequest
-from pyspark_rocketmq.remoting.template import RequestTemplate, TemplatedRequest
+from pyspark_rocketmq.remoting.template import Request, RequestTemplate, TemplatedRequest
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask
@@ -32,6 +33,7 @@ from pyspark_rocketmq.testing import MockCluster
 
 _TOPICS: Final = {"few": 4, "many": 32}
 _START_S: Final = 30
+_ANSWER_MS: Final = 10_000
 
 
 def main() -> None:
@@ -107,7 +109,32 @@ def _write(
 
 
 def _bare(name_server: str, messages: int, together: int) -> None:
-    """Send requests made before, and count the responses."""
+    """Send requests made before, some together, and wait for their responses."""
+    with _prepared(name_server) as (client, connection, made):
+        for _ in range(0, messages, together):
+            deadline = client.deadline(_ANSWER_MS)
+            opaques = connection.submit_all([made] * together, deadline=deadline)
+            for opaque in opaques:
+                connection.wait(opaque, deadline)
+
+
+def _bare_in_turn(name_server: str, messages: int, in_flight: int) -> None:
+    """Send requests made before, each when an earlier one is answered: as many together as answers came."""
+    with _prepared(name_server) as (client, connection, made):
+        waiting: set[int] = set()
+        free, left = in_flight, messages
+        while left or waiting:
+            deadline = client.deadline(_ANSWER_MS)
+            count = min(free, left)
+            waiting.update(connection.submit_all([made] * count, deadline=deadline))
+            answered = connection.wait_some(waiting, deadline)
+            waiting.difference_update(opaque for opaque, _ in answered)
+            free, left = len(answered), left - count
+
+
+@contextmanager
+def _prepared(name_server: str) -> Iterator[tuple[Client, Connection, tuple[Request, bytes]]]:
+    """Return a connection to the broker, and a request to send to it again and again."""
     with Client(name_server) as client:
         queue: MessageQueue = client.write_queues("few")[0]
         connection = client.connection(client.queue_address(queue))
@@ -120,11 +147,7 @@ def _bare(name_server: str, messages: int, together: int) -> None:
             broker_name=queue.broker_name,
         )
         made = (TemplatedRequest(RequestTemplate(request, "queue_id"), (0,)), b"x" * 1024)
-        for _ in range(0, messages, together):
-            deadline = client.deadline(10_000)
-            opaques = connection.submit_all([made] * together, deadline=deadline)
-            for opaque in opaques:
-                connection.wait(opaque, deadline)
+        yield client, connection, made
 
 
 _HALVES: Final = {
@@ -141,6 +164,7 @@ WAYS: Final[dict[str, Callable[[str, int], None]]] = {
     "ordered-4-queues": partial(_write, column="shardingKey"),
     "requests-16-together": partial(_bare, together=16),
     "requests-4-together": partial(_bare, together=4),
+    "requests-4-in-turn": partial(_bare_in_turn, in_flight=4),
 }
 
 

@@ -34,7 +34,7 @@ def test_make_setup_archives_the_classes_of_spark() -> None:
     done = subprocess.run(
         ["make", "--dry-run", "--always-make", "setup"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert "-m tests.support.lean_jvm" in done.stdout
+    assert "-m tests.support.class_archive" in done.stdout
 
 
 def test_a_worker_has_pandas_and_arrow_from_its_daemon() -> None:
