@@ -11,6 +11,7 @@ import pytest
 from tests.support.group_member import Member
 from tests.support.java_member import JavaMember
 from tests.support.patient import patient_producer
+from tests.support.topics import fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -64,13 +65,9 @@ def send(client: Client) -> Callable[..., list[str]]:
     counts: Counter[str] = Counter()
 
     def send_some(topic: str, count: int, **parts: object) -> list[str]:
-        producer, queues = patient_producer(client), client.write_queues(topic)
         bodies = [f"m{counts[topic] + n}" for n in range(count)]
         counts[topic] += count
-        for index, queue in enumerate(queues):
-            some = [OutgoingMessage(topic, body.encode(), **parts) for body in bodies[index :: len(queues)]]
-            if some:
-                producer.send_batch(some, queue)
+        fill(client, topic, [OutgoingMessage(topic, body.encode(), **parts) for body in bodies])
         return bodies
 
     return send_some

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from tests.support.clocks import FakeClock
 from tests.support.committed_query import LOG
+from tests.support.topics import put
 
 from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
@@ -316,11 +317,6 @@ def test_what_is_committed_is_what_all_commit_topics_say(mq, client) -> None:
 # --- commits that expire before their messages ----------------------------------------------
 
 
-def send(mq: MockCluster, queue: MessageQueue, count: int) -> None:
-    for _ in range(count):
-        mq.send(OutgoingMessage(queue.topic, b"row"), queue)
-
-
 @pytest.mark.parametrize(
     ("expired", "begins", "older"),
     [
@@ -335,10 +331,10 @@ def send(mq: MockCluster, queue: MessageQueue, count: int) -> None:
 def test_messages_whose_commits_have_expired_are_told(
     mq, client, caplog, expired: int, begins: dict[MessageQueue, int], older: int
 ) -> None:
-    send(mq, HERE, 3)
-    send(mq, THERE, 3)
+    put(mq, HERE, *[b"row"] * 3)
+    put(mq, THERE, *[b"row"] * 3)
     store(mq, abort(0), abort(1), abort(2), abort(3))
-    send(mq, THERE, 2)
+    put(mq, THERE, *[b"row"] * 2)
     mq.expire(LOG, expired)
     warn_of_lost_commits(client, LOG, begins)
     said = f"and {older} messages are older than the first that is left, such as those of {THERE}"
@@ -347,7 +343,7 @@ def test_messages_whose_commits_have_expired_are_told(
 
 def test_a_broker_that_does_not_answer_fails_no_read(mq, caplog) -> None:
     caplog.set_level(logging.INFO)
-    send(mq, THERE, 1)
+    put(mq, THERE, b"row")
     store(mq, abort(0), abort(1))
     mq.expire(LOG, 1)
     mq.stop_broker("broker-b", unregister=False)

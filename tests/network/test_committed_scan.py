@@ -24,12 +24,6 @@ def mq() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
-def client(mq: MockCluster) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
-
-
-@pytest.fixture
 def producer(client: Client) -> Producer:
     return Producer(client)
 

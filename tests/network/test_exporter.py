@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -25,8 +24,10 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 from tests.support.cli import CommandLine
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.model import metrics
 from pyspark_rocketmq.model.metrics import Metric
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -38,22 +39,6 @@ from pyspark_rocketmq.tools.exporter.server import MetricsServer
 RULES = Path(__file__).parents[1] / "golden" / "alerts_test.yml"
 SHIPPED = files("pyspark_rocketmq.tools.exporter")
 KNOWN = {value.name for value in vars(metrics).values() if isinstance(value, Metric)}
-
-
-class Later:
-    """The machine's clock, set ahead as the test says."""
-
-    def __init__(self) -> None:
-        self.ahead_s = 0.0
-
-    def monotonic(self) -> float:
-        return time.monotonic() + self.ahead_s
-
-    def now_ms(self) -> int:
-        return int((time.time() + self.ahead_s) * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 @pytest.fixture
@@ -71,16 +56,17 @@ def mq() -> Iterator[MockCluster]:
 
 
 @pytest.fixture
-def clock() -> Later:
-    return Later()
+def clock() -> FakeClock:
+    """The machine's clock, set ahead as the test says."""
+    return FakeClock(0.0, base=SYSTEM_CLOCK)
 
 
-def meter(mq: MockCluster, clock: Later, groups: list[str] | None = None) -> ClusterMeter:
+def meter(mq: MockCluster, clock: FakeClock, groups: list[str] | None = None) -> ClusterMeter:
     return ClusterMeter(ClientOptions(name_servers=(mq.name_server,)), groups, clock=clock)
 
 
 @pytest.fixture
-def registry(mq: MockCluster, clock: Later) -> Iterator[CollectorRegistry]:
+def registry(mq: MockCluster, clock: FakeClock) -> Iterator[CollectorRegistry]:
     registry = CollectorRegistry()
     measured = meter(mq, clock)
     mq.asked.clear()
@@ -99,8 +85,8 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_lag_by_group_topic_and_queue(registry: CollectorRegistry, clock: Later) -> None:
-    clock.ahead_s = 3600
+def test_lag_by_group_topic_and_queue(registry: CollectorRegistry, clock: FakeClock) -> None:
+    clock.now_s = 3600
     found = samples(registry)
     assert found["rocketmq_lag_messages", "billing"] == 2
     assert found["rocketmq_lag_messages", "shipping"] == 0
@@ -115,8 +101,8 @@ def test_lag_by_group_topic_and_queue(registry: CollectorRegistry, clock: Later)
     assert found["rocketmq_up",] == 1
 
 
-def test_dead_letters_and_their_age(registry: CollectorRegistry, mq: MockCluster, clock: Later) -> None:
-    clock.ahead_s = 7200
+def test_dead_letters_and_their_age(registry: CollectorRegistry, mq: MockCluster, clock: FakeClock) -> None:
+    clock.now_s = 7200
     found = samples(registry)
     assert found["rocketmq_dead_letters", "billing"] == 1
     for age in ("oldest", "newest"):
@@ -125,12 +111,12 @@ def test_dead_letters_and_their_age(registry: CollectorRegistry, mq: MockCluster
 
 
 def test_topic_rates_are_counters_by_broker(
-    registry: CollectorRegistry, mq: MockCluster, clock: Later
+    registry: CollectorRegistry, mq: MockCluster, clock: FakeClock
 ) -> None:
     assert samples(registry)["rocketmq_topic_written_messages_total", "orders", "broker-a"] == 2
     mq.send(OutgoingMessage("orders", b"x"), mq.queues("orders")[0])
     assert samples(registry)["rocketmq_topic_written_messages_total", "orders", "broker-a"] == 2, "cached"
-    clock.ahead_s += 6
+    clock.now_s += 6
     found = samples(registry)
     assert found["rocketmq_topic_written_messages_total", "orders", "broker-a"] == 3
     assert found["rocketmq_topic_stored_messages", "orders", "broker-a"] == 3
@@ -138,7 +124,7 @@ def test_topic_rates_are_counters_by_broker(
 
 
 def test_a_sum_without_a_queue_is_no_counter(
-    registry: CollectorRegistry, mq: MockCluster, clock: Later
+    registry: CollectorRegistry, mq: MockCluster, clock: FakeClock
 ) -> None:
     mq.create_topic("wide", 4)
     for queue in mq.queues("wide"):
@@ -146,7 +132,7 @@ def test_a_sum_without_a_queue_is_no_counter(
     name = "rocketmq_topic_written_messages_total"
     assert samples(registry)[name, "wide", "broker-a"] == 4
     for at in range(6):  # of all topics' queues at the broker
-        clock.ahead_s += 6
+        clock.now_s += 6
         refusal = Refuse(ResponseCode.NO_PERMISSION)
         refused = mq.inject(refusal, on=RequestCode.GET_MAX_OFFSET, after=at, broker="broker-a")
         rows = {key: value for key, value in samples(registry).items() if key[0] == name}
@@ -186,7 +172,7 @@ def test_no_name_server_is_a_metric_and_no_error(
     assert samples(registry) == {("rocketmq_up",): 0}
 
 
-def test_named_groups_bring_their_topics_only(mq: MockCluster, clock: Later) -> None:
+def test_named_groups_bring_their_topics_only(mq: MockCluster, clock: FakeClock) -> None:
     registry = CollectorRegistry()
     measured = meter(mq, clock, ["shipping", "nobody"])
     registry.register(ClusterCollector(measured))

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from tests.support.topics import put
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, Pace
 from pyspark_rocketmq.errors import TopicNotFoundError
@@ -71,7 +71,7 @@ def mq() -> Iterator[MockCluster]:
 
 def send(mq: MockCluster, *queues: MessageQueue) -> None:
     for queue in queues:
-        mq.send(OutgoingMessage("orders", b"x"), queue=queue)
+        put(mq, queue, b"x")
 
 
 def check(took_s: list[float]) -> None:

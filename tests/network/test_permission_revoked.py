@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.support.topics import put
 
 from pyspark_rocketmq.errors import PermissionDeniedError
-from pyspark_rocketmq.model import OutgoingMessage
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.spark.read.schema import read_schema
@@ -38,8 +38,7 @@ class Query:
 
     def send(self, queue_id: int, count: int = 40) -> None:
         """Send messages of 1 KiB, more than a trigger takes."""
-        for _ in range(count):
-            self.mq.send(OutgoingMessage("orders", b"x" * 1024), self.mq.queue("orders", queue_id))
+        put(self.mq, self.mq.queue("orders", queue_id), *[b"x" * 1024] * count)
 
     def trigger(self) -> bool:
         """Plan the next batch; return whether it has messages."""
@@ -98,10 +97,10 @@ def test_one_broker_of_two_that_refuses_ends_the_query_though_the_other_answers(
         given = {"nameServer": mq.name_server, "topic": "orders", "startingOffsets": "earliest"}
         parsed = parse_options(SourceOptions, given, where="readStream", environ={})
         reader = RocketMQStreamReader(parsed, read_schema(None))
-        mq.send(OutgoingMessage("orders", b"x"), mq.queue("orders", 0, "broker-a"))
+        put(mq, mq.queue("orders", 0, "broker-a"), b"x")
         end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
         mq.inject(FORBIDDEN, on=RequestCode.GET_MAX_OFFSET, times=None, broker="broker-b")
-        mq.send(OutgoingMessage("orders", b"x"), mq.queue("orders", 0, "broker-a"))
+        put(mq, mq.queue("orders", 0, "broker-a"), b"x")
         with pytest.raises(PermissionDeniedError):
             reader.latestOffset(end, reader.getDefaultReadLimit())
         reader.stop()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from tests.support.threads import HostWithoutThreads
+from tests.support.topics import put
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
@@ -90,12 +91,6 @@ def member(mq: MockCluster) -> Iterator[Callable[..., Member]]:
     )
     for one in made:
         one.consumer._client.close()  # a thread that outlived the consumer may have connected once more
-
-
-def put(mq: MockCluster, queue: MessageQueue, *bodies: bytes) -> list[bytes]:
-    for body in bodies:
-        mq.send(OutgoingMessage(queue.topic, body), queue)
-    return list(bodies)
 
 
 def numbered(prefix: str, count: int) -> list[bytes]:

@@ -44,12 +44,6 @@ def mq() -> Iterator[MockBroker]:
         yield broker
 
 
-@pytest.fixture
-def client(mq: MockBroker) -> Iterator[Client]:
-    with Client(mq.name_server) as client:
-        yield client
-
-
 def stored(client: Client, topic: str = "orders") -> tuple[Message, ...]:
     consumer = PullConsumer("report", client=client)
     (queue,) = client.read_queues(topic)

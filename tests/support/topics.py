@@ -14,6 +14,7 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.model import MessageQueue, Permission, QueueData
+from pyspark_rocketmq.testing import MockCluster
 
 Given: TypeAlias = OutgoingMessage | bytes | str
 """A message, or its body."""
@@ -66,6 +67,13 @@ def _shows(client: Client, topic: str, queues: set[QueueData]) -> bool:
     client.invalidate(topic)
     route = client.find_route(topic)
     return route is not None and set(route.queues) == queues
+
+
+def put(mq: MockCluster, queue: MessageQueue, *bodies: bytes) -> list[bytes]:
+    """Store messages in a queue of a mock cluster, at once; return the bodies."""
+    for body in bodies:
+        mq.send(OutgoingMessage(queue.topic, body), queue)
+    return list(bodies)
 
 
 def fill(

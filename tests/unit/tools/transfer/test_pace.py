@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.tools.transfer.pace import Pace, check_rate
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 def test_a_rate_is_kept_on_average() -> None:
-    clock = Clock()
+    clock = FakeClock(100.0)
     pace = Pace(10, clock)
     for _ in range(5):
         pace.wait(4)
-    assert clock.now == pytest.approx(101.6)
-    clock.now += 10  # a stall is caught up
+    assert clock.now_s == pytest.approx(101.6)
+    clock.now_s += 10  # a stall is caught up
     pace.wait()
-    assert clock.now == pytest.approx(111.6)
+    assert clock.now_s == pytest.approx(111.6)
     unlimited = Pace(0, clock)
     unlimited.wait(1_000_000)
-    assert clock.now == pytest.approx(111.6)
+    assert clock.now_s == pytest.approx(111.6)
 
 
 def test_the_longest_pause_is_one_that_a_clock_can_keep() -> None:
@@ -39,8 +29,8 @@ def test_the_longest_pause_is_one_that_a_clock_can_keep() -> None:
             check_rate(rate)
     for rate in (0, 1e-6, 5, float("inf")):
         assert check_rate(rate) == rate
-    clock = Clock()
+    clock = FakeClock(100.0)
     endless = Pace(float("inf"), clock)
     for _ in range(3):
         endless.wait(1_000)
-    assert clock.now == 100
+    assert clock.now_s == 100
