@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -14,6 +15,7 @@ import yaml
 from tests.support.api_page import ENTRY, PAGE, refreshed
 from tests.support.cli import every_command
 from tests.support.collected import collected_tests
+from tests.support.page_code import python_blocks
 from tests.support.pasted_page import blocks
 from tests.support.wheel import ROOT
 
@@ -31,6 +33,9 @@ SHOWN_BY = {
 
 NOT_RUN = {"consumer-groups.md"}
 """Its example waits for a person; tests/contract/test_push_consumer.py runs the same calls."""
+
+PASTED_BY = {"quickstart.md": "tests/spark/test_first_minutes.py::test_the_quickstart"}
+"""The page whose programs are pasted into an interactive Python, with its shell commands."""
 
 
 def text(name: str) -> str:
@@ -110,25 +115,45 @@ def test_every_command_is_described() -> None:
 
 
 def test_code_is_a_piece_of_an_example_or_run_by_a_test() -> None:
-    sources = [file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py")]
+    run_pages, run_examples = run_by_tests()
     pieces = [example(name) for name in SHOWN_BY]
     programs = {file.name: file.read_text().strip() for file in (ROOT / "examples").rglob("*.py")}
-    whole = [code for name, code in programs.items() if any(f'"{name}"' in source for source in sources)]
+    whole = [code for name, code in programs.items() if name in run_examples]
     for page in PAGES:
         if page.name not in navigation() or page.name in NOT_RUN:
             continue
-        for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        for block in python_blocks(page.name):
             if block.strip() not in whole and not any(block.strip() in program for program in pieces):
-                assert any(f'"{page.name}"' in source for source in sources), f"no test runs {page.name}"
+                assert page.name in run_pages, f"no test runs {page.name}"
+
+
+def run_by_tests() -> tuple[set[str], set[str]]:
+    """Return the pages and the examples that tests run."""
+    pages, examples = set[str](), set[str]()
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        calls: dict[str, set[str]] = {}
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                    texts = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
+                    calls.setdefault(name, set()).update(text for text in texts if isinstance(text, str))
+                case _:
+                    pass
+        if calls.keys() & {"exec", "eval"}:
+            pages |= calls.get("python_blocks", set())
+        examples |= calls.get("run_path", set()) | calls.get("program", set())
+    for page, test in PASTED_BY.items():
+        path, _, name = test.partition("::")
+        assert name in collected_tests(ROOT / path)
+        pages.add(page)
+    return pages, examples
 
 
 @pytest.mark.parametrize("name", sorted(SHOWN_BY))
 def test_every_shown_function_is_called_by_its_test(name: str) -> None:
     runner = (ROOT / SHOWN_BY[name]).read_text(encoding="utf-8")
     assert name in runner
-    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    blocks = re.findall(r"```python\n(.*?)```", pages, re.DOTALL)
-    shown = [block for block in blocks if block.strip() in example(name)]
+    shown = [block for page in PAGES for block in python_blocks(page.name) if block.strip() in example(name)]
     assert shown
     functions = [function for block in shown for function in re.findall(r"^def (\w+)", block, re.MULTILINE)]
     assert not [function for function in functions if f".{function}(" not in runner]

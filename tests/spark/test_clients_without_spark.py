@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from tests.support.page_code import python_blocks
 from tests.support.standalone import DEPLOY, programs
 from tests.support.wait import eventually
 from tests.support.wheel import ROOT, Installation, build
@@ -121,8 +121,7 @@ def test_sail_reads_and_writes_without_java(
     client: Installation, messages: MockCluster, tmp_path: Path
 ) -> None:
     client.pip("--no-deps", SAIL, timeout_s=300)
-    page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-    (block,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "pysail" in code)
+    (block,) = (code for code in python_blocks("deployment.md") if "pysail" in code)
     job = written((block + SAIL_JOB).replace("127.0.0.1:9876", messages.name_server), tmp_path)
     done = client.run("python", job, cwd=tmp_path, timeout_s=120, JAVA_HOME="/no/java")
     assert seen(done) == [["k1", "one"], ["k2", "two"]]

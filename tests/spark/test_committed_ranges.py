@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.streaming import StreamingContext
 from tests.spark.conftest import Sender, cut, runs_after_a_failure
-from tests.spark.test_docs_blocks import blocks
+from tests.support.page_code import python_blocks
 from tests.support.topics import TopicFactory, create_topic
 from tests.support.wait import eventually
 
@@ -187,7 +187,7 @@ def test_what_committed_ranges_md_shows(
 ) -> None:
     events, orders = topic(queues=2), committed_topic()
     send(events, 20)
-    for block in blocks("committed-ranges.md"):
+    for block in python_blocks("committed-ranges.md"):
         code = block.replace("127.0.0.1:9876", mq.name_server).replace("/tmp/committed", str(tmp_path))
         exec(code.replace('"events"', repr(events)).replace('"orders"', repr(orders)), {"spark": spark})
         assert capsys.readouterr().out.strip() == "20"

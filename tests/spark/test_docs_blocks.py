@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from functools import partial
-from pathlib import Path
 
 import pytest
 from pyspark.sql import Row
 from pyspark.streaming import StreamingContext
 from tests.spark.conftest import setting
+from tests.support.page_code import python_blocks
 from tests.support.wait import eventually
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def blocks(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def here(block: str, mq, topic: str) -> str:
@@ -28,7 +21,7 @@ def here(block: str, mq, topic: str) -> str:
 @pytest.mark.since_spark("4.2")
 def test_what_source_md_shows(spark, mq, send, topic, tmp_path, capsys):
     name = topic(queues=2)
-    named, heartbeat, watching = blocks("source.md")
+    named, heartbeat, watching = python_blocks("source.md")
     send(name, 4)
     evolution = "spark.sql.streaming.queryEvolution.enableSourceEvolution", "true"
     offset_log = "spark.sql.streaming.offsetLog.formatVersion", "2"
@@ -55,14 +48,14 @@ def test_what_source_md_shows(spark, mq, send, topic, tmp_path, capsys):
 def test_what_index_md_shows(spark, mq, send, topic):
     name = topic(queues=2)
     send(name, 4)
-    (block,) = blocks("index.md")
+    (block,) = python_blocks("index.md")
     assert eval(here(block, mq, name), {"spark": spark}).count() == 4
 
 
 def test_the_recipes_of_performance_md(spark, mq, send, topic, client, tmp_path):
     name = topic(queues=2)
     send(name, 20)
-    recipes = [here(block, mq, name) for block in blocks("performance.md")]
+    recipes = [here(block, mq, name) for block in python_blocks("performance.md")]
     latency, throughput, writing, queues, small = recipes
     seen: list[Row] = []
     # In Spark 4.3 a query with asynchronous progress stays in its session's `streams.active` after `stop()`.
@@ -89,7 +82,7 @@ def test_the_recipes_of_performance_md(spark, mq, send, topic, client, tmp_path)
 def test_what_rdd_and_dstream_md_shows(spark, mq, send, topic, capfd, tmp_path, monkeypatch):
     name = topic(queues=2)
     send(name, 200)
-    rdd, stream, upgrade = blocks("rdd-and-dstream.md")
+    rdd, stream, upgrade = python_blocks("rdd-and-dstream.md")
     names: dict[str, object] = {"sc": spark.sparkContext, "options": {"nameServer": mq.name_server}}
     monkeypatch.chdir(tmp_path)
     (tmp_path / "offsets.json").write_text(json.dumps({name: {"broker-a": {"0": 7}}}))
@@ -115,7 +108,7 @@ def test_what_receivers_md_shows(contexts, mq, send, topic, client, capfd):
     queues = client.read_queues(name)
     client.commit_offsets("report", dict.fromkeys(queues, 0))
     send(name, 50)
-    (block,) = blocks("receivers.md")
+    (block,) = python_blocks("receivers.md")
     ssc = contexts()
     exec(here(block, mq, name), {"ssc": ssc})
     ssc.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from examples import coming_from
 from pyspark.streaming import StreamingContext
 from tests.spark.conftest import setting
+from tests.support.page_code import python_blocks
 from tests.support.topics import fill, fresh_name, wait_for_messages
 from tests.support.wait import eventually
 
@@ -133,8 +133,7 @@ def test_structured_streaming_with_the_options_of_rocketmq_spark(spark, mq, say,
 
 
 def test_a_source_that_registers_itself(spark, mq, say):
-    page = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+    for block in python_blocks("deployment.md"):
         if "pysail" not in block:  # test_clients_without_spark.py runs that one
             exec(block, {"spark": spark})
     for name in ("rocketmq", "org.apache.rocketmq.spark"):

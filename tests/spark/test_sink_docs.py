@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
+from tests.support.page_code import DOCS, python_blocks
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
@@ -15,8 +16,7 @@ from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, option_reference
 
-PAGE = (Path(__file__).parents[2] / "docs" / "sink.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = python_blocks("sink.md")
 
 
 @pytest.fixture
@@ -73,6 +73,6 @@ def test_the_page_names_no_option_that_is_not_there() -> None:
         for row in option_reference(cls)
         for spelling in (row.name, *row.aliases)
     }
-    named = set(re.findall(r"`([a-z]+[A-Z][A-Za-z]*)=", PAGE))
+    named = set(re.findall(r"`([a-z]+[A-Z][A-Za-z]*)=", (DOCS / "sink.md").read_text(encoding="utf-8")))
     assert named
     assert named <= known, named - known

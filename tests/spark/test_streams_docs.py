@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from tests.spark.streams_support import FLOWS, table
-
-PAGE = (Path(__file__).parents[2] / "docs" / "streams.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+from tests.support.page_code import DOCS, python_blocks
 
 
 @pytest.mark.since_spark("4.1")
 def test_the_page_runs(spark, capsys):
-    assert len(BLOCKS) == 4
+    programs = python_blocks("streams.md")
+    assert len(programs) == 4
     names: dict[str, object] = {}
-    for block in BLOCKS:
+    for block in programs:
         exec(block, names)
-    (explained,) = re.findall(r"```\n(job .*?)```", PAGE, re.DOTALL)
+    (explained,) = re.findall(
+        r"```\n(job .*?)```", (DOCS / "streams.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     assert explained in capsys.readouterr().out
     assert table(names["traffic"].test(FLOWS), "ProjectName", "total_out", "total") == [
         ("ProjectName-0", 18, 4),

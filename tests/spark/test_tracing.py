@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from tests.support.page_code import python_blocks
 from tests.support.patient import patient_producer
 from tests.support.spans import Spans, context_of, links_of, spans
 from tests.support.wait import eventually
@@ -25,11 +25,6 @@ from pyspark_rocketmq.client import (
 )
 
 __all__ = ["spans"]
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "tracing.md"
-(PROGRAM,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-assert PAGE.name == "tracing.md"
 
 
 @pytest.fixture
@@ -62,7 +57,8 @@ def test_a_trace_goes_from_a_producer_through_a_query_to_a_consumer(
     patient_producer(client).send(OutgoingMessage(source, b"order"))
     sent = context_of(spans.one(f"send {source}"))
     namespace: dict[str, Any] = {"SparkSession": SparkSession, "StreamingQuery": StreamingQuery}
-    exec(PROGRAM, namespace)
+    (program,) = python_blocks("tracing.md")
+    exec(program, namespace)
     query = namespace["traced_copy"](spark, mq.name_server, source, target, str(tmp_path / "checkpoint"))
     got: list[Message] = []
     done = threading.Event()
