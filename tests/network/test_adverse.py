@@ -173,7 +173,11 @@ def test_bytes_that_vanish(position: int, count: int) -> None:
         bodies = net.fill()
         with within(10):
             found = outcome(net, check_crc=True)
-        assert found == bodies or isinstance(found, (RemoteProtocolError, CorruptMessageError))
+        if isinstance(found, list):
+            assert found == bodies
+            assert net.proxy.connections == 2, "what vanished was not missed"
+        else:
+            assert isinstance(found, (RemoteProtocolError, CorruptMessageError))
 
 
 # --- changed bytes --------------------------------------------------------------------------
@@ -238,9 +242,10 @@ def test_a_frame_that_is_announced_and_never_comes_takes_no_memory() -> None:
     """Within the limit the size is believed, so the deadline decides; memory grows with what arrives."""
     with network(request_timeout_ms=300) as net:
         bodies = net.fill(10)
-        net.mq.inject(Announce(150 << 20), on=RequestCode.PULL_MESSAGE)
+        announced = net.mq.inject(Announce(150 << 20), on=RequestCode.PULL_MESSAGE)
         with within(5):
             assert net.read() == bodies
+        assert announced.hits == 1
         connection = net.client.connection(net.proxy.addr)
         assert connection.alive
 
@@ -248,18 +253,20 @@ def test_a_frame_that_is_announced_and_never_comes_takes_no_memory() -> None:
 def test_strangers_and_drips_do_no_harm() -> None:
     with network() as net:
         bodies = net.fill(200)
-        net.mq.inject(Stranger(), on=RequestCode.PULL_MESSAGE, times=3)
-        net.mq.inject(Drip(step_bytes=500), on=RequestCode.PULL_MESSAGE, times=2)
+        strangers = net.mq.inject(Stranger(), on=RequestCode.PULL_MESSAGE, times=3)
+        drips = net.mq.inject(Drip(step_bytes=500), on=RequestCode.PULL_MESSAGE, times=2)
         assert net.read() == bodies
+        assert (strangers.hits, drips.hits) == (3, 2)
 
 
 def test_an_answer_that_takes_longer_than_its_timeout_is_waited_for_while_it_arrives() -> None:
     """As a large message over a slow link: requested again it would take as long."""
     with network(request_timeout_ms=300) as net:
         bodies = net.fill(32)
-        net.mq.inject(Drip(step_bytes=200, pause_s=0.02), on=RequestCode.PULL_MESSAGE, times=1_000)
+        drips = net.mq.inject(Drip(step_bytes=200, pause_s=0.02), on=RequestCode.PULL_MESSAGE, times=1_000)
         with within(20):
             assert net.read(stall_timeout_ms=20_000) == bodies
+        assert drips.hits == 1
 
 
 # --- sending --------------------------------------------------------------------------------
@@ -291,6 +298,7 @@ def test_sends_get_through_at_least_once(trouble: Trouble) -> None:
         stored = [message.body for message in net.mq.messages("orders")]
         assert set(sent) <= set(stored)
         assert len(failed) <= 1
+        assert net.proxy.connections == 2, "there was no trouble"
 
 
 def test_an_ordered_pipeline_keeps_the_order_over_cuts() -> None:

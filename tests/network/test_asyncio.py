@@ -275,9 +275,10 @@ def test_what_is_no_answer_is_an_error_and_the_next_call_connects_again(mq: Mock
 
 def test_answers_may_overtake_each_other(mq: MockBroker) -> None:
     async def use(client: AsyncClient) -> None:
-        mq.inject(Reorder(2), on=RequestCode.GET_MAX_OFFSET, times=2)
+        reordered = mq.inject(Reorder(2), on=RequestCode.GET_MAX_OFFSET, times=2)
         queues = await client.read_queues("orders")
         assert await client.max_offsets(queues) == dict.fromkeys(queues, 0)
+        assert reordered.hits == 2
 
     run(mq, use)
 

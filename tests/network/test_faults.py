@@ -262,17 +262,19 @@ def test_a_filter_is_checked_at_a_broker_that_comes_later() -> None:
 
 def test_a_filter_is_checked_before_the_first_pull_in_spite_of_trouble() -> None:
     with reader() as it:
-        it.mq.inject(HangUp(), on=RequestCode.CHECK_CLIENT_CONFIG, times=3)
+        hung_up = it.mq.inject(HangUp(), on=RequestCode.CHECK_CLIENT_CONFIG, times=3)
         with pytest.raises(OptionError, match="does not filter by SQL"):
             it.read(selector=MessageSelector.by_sql("amount > 1"))
+        assert hung_up.hits == 3
 
 
 def test_tags_are_not_pushed_down_where_messages_are_stored_as_inner_batches() -> None:
     with reader() as it:
         Admin(it.client).alter_topic("orders", attributes={"queue.type": "BatchCQ"})
-        it.mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=RequestCode.GET_TOPIC_CONFIG, times=2)
+        busy = it.mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=RequestCode.GET_TOPIC_CONFIG, times=2)
         expected = [row for row in everything(it.ranges) if row[1] % 2]
         assert it.read(selector=MessageSelector.by_tag("odd")) == expected
+        assert busy.hits == 2
         assert set(it.client.pull_selectors.values()) == {MessageSelector()}, "the broker filters nothing"
         assert sum(report.filtered for report in it.reports) == MESSAGES
 
@@ -304,21 +306,23 @@ def test_a_broker_that_stays_away() -> None:
 
 def test_a_route_that_flaps() -> None:
     with reader() as it:
-        it.mq.inject(HangUp(), on=PULL, times=6)  # so that routes are asked for
+        hung_up = it.mq.inject(HangUp(), on=PULL, times=6)  # so that routes are asked for
         with meanwhile(
             *((0.03 * step, lambda: it.mq.unregister("broker-a")) for step in range(0, 10, 2)),
             *((0.03 * step, lambda: it.mq.register("broker-a")) for step in range(1, 11, 2)),
         ):
             # Up to eleven failures in a row, each with a pause of up to 2 s by chance.
             assert it.read(stall_timeout_ms=60_000) == everything(it.ranges)
+        assert hung_up.hits == 6
 
 
 def test_a_name_server_is_not_needed_once_the_route_is_known() -> None:
     with reader(clock=FakeClock()) as it:
         it.client.read_queues("orders")
         it.mq.stop_name_server()
-        it.mq.inject(HangUp(), on=PULL, times=2)
+        hung_up = it.mq.inject(HangUp(), on=PULL, times=2)
         assert it.read() == everything(it.ranges)
+        assert hung_up.hits == 2
 
 
 def test_the_whole_cluster_goes_and_comes_back() -> None:
@@ -724,12 +728,13 @@ def test_what_was_damaged_on_its_way_comes_whole_the_second_time() -> None:
         return frame.replace(b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\0", 1)
 
     with reader() as it:
-        it.mq.inject(Damage(damage), on=PULL, times=2)
+        damaged = it.mq.inject(Damage(damage), on=PULL, times=2)
         decode = DecodeOptions(columns=("queueOffset",), on_corrupt="skip")
         options = ReadOptions(consumer_group="g")
         batches = read_batches(it.client, it.ranges, options, decode, on_report=it.reports.append)
         assert sum(batch.num_rows for batch in batches) == 2 * MESSAGES
         assert [report.corrupt for report in it.reports] == [(), ()]
+        assert damaged.hits == 2
 
 
 def test_damaged_records_are_passed_while_their_master_is_away_and_a_slave_serves() -> None:
@@ -791,16 +796,21 @@ def test_limits_that_change_meanwhile() -> None:
 def test_everything_at_once() -> None:
     faults = [fault for fault, _ in RIDDEN_OUT.values() if not isinstance(fault, Announce)]
     with reader(slaves=1, slave_readable=True) as it:
-        for step, fault in enumerate(faults):
-            it.mq.inject(fault, on=PULL, times=2, after=3 + 2 * step)
+        injected = [
+            it.mq.inject(fault, on=PULL, times=2, after=3 + 2 * step) for step, fault in enumerate(faults)
+        ]
         assert it.read() == everything(it.ranges)
+        assert [each.hits for each in injected] == [2] * len(faults)
         assert [(report.rows, report.lost) for report in it.reports] == [(MESSAGES, ())] * 2
 
 
 def test_filtered_reads_ride_out_faults_too() -> None:
     with reader() as it:
-        for step, kind in enumerate(("busy", "hangs up", "short", "out of order", "repeats")):
-            it.mq.inject(RIDDEN_OUT[kind][0], on=PULL, times=3, after=step)
+        kinds = ("busy", "hangs up", "short", "out of order", "repeats")
+        injected = [
+            it.mq.inject(RIDDEN_OUT[kind][0], on=PULL, times=3, after=step) for step, kind in enumerate(kinds)
+        ]
         rows = it.read(selector=MessageSelector.by_tag("even"))
         assert rows == [(queue_id, number) for queue_id, number in everything(it.ranges) if number % 2 == 0]
         assert [(report.rows, report.filtered) for report in it.reports] == [(300, 300)] * 2
+        assert [each.hits for each in injected] == [3] * len(kinds)

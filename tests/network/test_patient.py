@@ -15,8 +15,9 @@ from pyspark_rocketmq.testing import Delay, Fault, MockBroker, Refuse
 )
 def test_a_message_is_sent_once_to_a_broker_that_stalls(trouble: Fault, times: int) -> None:
     with MockBroker({"orders": 1}) as broker, patient_client(broker.name_server) as client:
-        broker.inject(trouble, on=RequestCode.SEND_BATCH_MESSAGE, times=times)
+        injected = broker.inject(trouble, on=RequestCode.SEND_BATCH_MESSAGE, times=times)
         (queue,) = client.write_queues("orders")
         result = patient_producer(client).send_batch([OutgoingMessage("orders", b"x")] * 3, queue)
+        assert injected.hits == times
         assert result.queue_offset == 0
         assert client.max_offsets([queue]) == {queue: 3}

@@ -218,14 +218,16 @@ def test_a_process_that_was_frozen_ends_well_if_another_has_finished_its_batch(m
     frozen = query(clock)
     ranges = frozen.write(7, *BODIES)
     mq.inject(Refuse(ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR DEFAULT"), on=SEND, after=5, times=3)
+    seen: list[Counter[str]] = []
 
     def take_over() -> None:
         clock.on_sleep = lambda: None
         query().commit(7, None)
+        seen.append(visible(mq))
 
     clock.on_sleep = take_over
     frozen.commit(7, ranges)
-    assert visible(mq) == ONCE
+    assert seen == [visible(mq)] == [ONCE]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -234,27 +236,30 @@ def test_any_order_of_crashes_and_runs_appends_every_row_once(mq, query, seed: i
     faults: list[Fault] = [HangUp(), HangUp(executed=True), Refuse(ResponseCode.SYSTEM_BUSY)]
     faults += [Refuse(ResponseCode.NO_PERMISSION), Refuse(ResponseCode.SYSTEM_ERROR)]
     expected: Counter[str] = Counter()
+    hits = 0
     for number in range(4):
         bodies = [f"{number}-{row}" for row in range(chosen.randrange(1, 30))]
         expected.update(bodies)
         for _ in range(20):
             run = query(ordered=chosen.choice(["true", "false"]), outageTimeout="0s")
-            for _ in range(chosen.randrange(3)):
+            injected = []
+            for _ in range(chosen.randrange(1, 3)):
                 codes = [SEND, RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE]
-                fault = chosen.choice(faults)
-                mq.inject(
-                    fault, on=chosen.choice(codes), after=chosen.randrange(12), times=chosen.randrange(1, 9)
-                )
+                fault, code = chosen.choice(faults), chosen.choice(codes)
+                after, times = chosen.randrange(12), chosen.randrange(1, 9)
+                injected.append(mq.inject(fault, on=code, after=after, times=times))
             try:
                 run.run(number, *bodies)
             except RocketMQError:
                 continue
             finally:
                 mq.heal()
+                hits += sum(each.hits for each in injected)
             break
         else:
             pytest.fail("no run ended well")
         assert visible(mq) == expected
+    assert hits, "no fault happened"
 
 
 def test_a_topic_without_the_staging_topic_s_queues_is_refused_before_anything_is_sent(mq, query) -> None:

@@ -205,10 +205,13 @@ def test_rows_of_a_key_keep_their_order_through_faults(mq, job) -> None:
     batch = pa.RecordBatch.from_pydict({"body": [f"{n:03}" for n in range(90)], "shardingKey": keys})
     halves = first.write(batch, NAME)
     assert first.ordered
-    mq.inject(HangUp(), on=END, after=20, times=2)
-    mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, after=40, times=3)
-    mq.inject(Refuse(ResponseCode.SYSTEM_ERROR, "create mapped file failed"), on=END, after=60, times=2)
+    injected = [
+        mq.inject(HangUp(), on=END, after=20, times=2),
+        mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=END, after=40, times=3),
+        mq.inject(Refuse(ResponseCode.SYSTEM_ERROR, "create mapped file failed"), on=END, after=60, times=2),
+    ]
     first.commit(halves, NAME)
+    assert [each.hits for each in injected] == [2, 3, 2]
     for queue in mq.queues("orders"):
         found = [message.body.decode() for message in mq.messages("orders", queue)]
         assert found == sorted(found)

@@ -198,8 +198,9 @@ def test_the_sharding_key_chooses_the_queue_as_the_java_client_does(mq: MockClus
     ids=["lost", "answer lost", "never there", "never answered"],
 )
 def test_a_send_without_an_answer_is_sent_again(mq: MockCluster, write: Write, fault: object) -> None:
-    mq.inject(fault, on=SENDS, times=2, after=1)
+    injected = mq.inject(fault, on=SENDS, times=2, after=1)
     write(numbered(500), batchSize=50, sendTimeoutMs=200)
+    assert injected.hits == 2
     assert set(stored_bodies(mq)) == set(stored_bodies_of(500))
 
 
@@ -308,9 +309,9 @@ def test_a_broker_that_goes_is_passed_over(mq: MockCluster, write: Write) -> Non
 
 
 def test_order_in_a_queue_holds_over_retries_and_slow_answers(mq: MockCluster, write: Write) -> None:
-    mq.inject(HangUp(), on=SENDS, times=2, after=3)
-    mq.fail(SENDS, code=ResponseCode.SYSTEM_BUSY, times=5)
-    mq.inject(Delay(0.05), on=SENDS, times=4)
+    hung_up = mq.inject(HangUp(), on=SENDS, times=2, after=3)
+    busy = mq.fail(SENDS, code=ResponseCode.SYSTEM_BUSY, times=5)
+    slow = mq.inject(Delay(0.05), on=SENDS, times=4)
     write(rows(*[str(n) for n in range(600)], shardingKey=[f"k{n % 9}" for n in range(600)]), batchSize=20,
           retries=9)  # fmt: skip
     for queue in mq.queues("orders"):
@@ -318,6 +319,7 @@ def test_order_in_a_queue_holds_over_retries_and_slow_answers(mq: MockCluster, w
         firsts = list(dict.fromkeys(found))
         assert firsts == sorted(firsts)
     assert len({message.body for message in stored(mq)}) == 600
+    assert (hung_up.hits, busy.hits, slow.hits) == (2, 5, 4)
 
 
 def test_order_in_a_queue_holds_for_rows_that_are_sent_in_different_ways(
