@@ -127,13 +127,28 @@ def reader(*, clock: Clock = SYSTEM_CLOCK, **how: object) -> Iterator[Reader]:
 
 
 @contextlib.contextmanager
+def slow_reader(**how: object) -> Iterator[Reader]:
+    """A reader that a broker keeps for a second: it gives one message at a time, each a little late."""
+    with reader(limits=PullLimits(messages=1), **how) as it:
+        it.mq.inject(Delay(0.05), on=PULL, times=None)
+        yield it
+
+
+@contextlib.contextmanager
 def meanwhile(*steps: tuple[float, Callable[[], None]]) -> Iterator[None]:
-    """Do things so many seconds from now, beside what the block does."""
-    timers = [threading.Timer(after_s, step) for after_s, step in steps]
+    """Do things so many seconds from now, beside what the block does and before it ends."""
+    done: list[float] = []
+
+    def do(after_s: float, step: Callable[[], None]) -> None:
+        step()
+        done.append(after_s)
+
+    timers = [threading.Timer(after_s, do, (after_s, step)) for after_s, step in steps]
     for timer in timers:
         timer.start()
     try:
         yield
+        assert len(done) == len(steps), f"of {len(steps)} steps, only those at {done} were before its end"
     finally:
         for timer in timers:
             timer.join()
@@ -288,12 +303,13 @@ def test_sql_filters_are_refused_where_messages_are_stored_as_inner_batches() ->
 
 
 def test_a_broker_restarts() -> None:
-    with reader() as it:
-        it.mq.inject(Delay(0.02), on=PULL, times=None)
-        with meanwhile(
+    with (
+        slow_reader() as it,
+        meanwhile(
             (0.05, lambda: it.mq.stop_broker("broker-a")), (0.6, lambda: it.mq.start_broker("broker-a"))
-        ):
-            assert it.read() == everything(it.ranges)
+        ),
+    ):
+        assert it.read() == everything(it.ranges)
 
 
 def test_a_broker_that_stays_away() -> None:
@@ -327,8 +343,7 @@ def test_a_name_server_is_not_needed_once_the_route_is_known() -> None:
 
 def test_the_whole_cluster_goes_and_comes_back() -> None:
     """Brokers first, so that the name server forgets the topic before it goes itself."""
-    with reader() as it:
-        it.mq.inject(Delay(0.02), on=PULL, times=None)
+    with slow_reader() as it:
 
         def go() -> None:
             it.mq.stop_broker("broker-a")
@@ -409,21 +424,19 @@ def test_sends_wait_for_a_broker_that_may_be_written() -> None:
 
 
 def test_connections_are_cut_again_and_again() -> None:
-    with reader() as it:
-        it.mq.inject(Delay(0.01), on=PULL, times=None)
-        with meanwhile(*((0.05 * step, it.mq.disconnect) for step in range(1, 8))):
-            assert it.read() == everything(it.ranges)
+    with slow_reader() as it, meanwhile(*((0.05 * step, it.mq.disconnect) for step in range(1, 8))):
+        assert it.read() == everything(it.ranges)
 
 
 @pytest.mark.parametrize("lag", [0, 50])
 def test_the_master_dies_and_a_slave_serves(lag: int) -> None:
     """A slave that lags serves what it has; the rest is waited for until the master is back."""
-    with reader(slaves=1, slave_readable=True) as it:
+    with slow_reader(slaves=1, slave_readable=True) as it:
         it.mq.lag("broker-a", lag)
-        it.mq.inject(Delay(0.02), on=PULL, times=None)
-        with meanwhile(
-            (0.05, lambda: it.mq.stop_broker("broker-a")), (1.0, lambda: it.mq.start_broker("broker-a"))
-        ):
+        steps = [(0.05, lambda: it.mq.stop_broker("broker-a"))]
+        if lag:
+            steps.append((1.0, lambda: it.mq.start_broker("broker-a")))
+        with meanwhile(*steps):
             assert it.read(missing_patience_ms=60_000) == everything(it.ranges)
 
 
@@ -778,9 +791,8 @@ def test_any_limits_of_the_broker(limits: PullLimits) -> None:
 
 
 def test_limits_that_change_meanwhile() -> None:
-    with reader() as it:
-        it.mq.inject(Delay(0.01), on=PULL, times=None)
-        sizes = [3, 100, 1, 32, 500, 8]
+    with slow_reader() as it:
+        sizes = [3, 8, 1, 4, 2, 500]
         with meanwhile(
             *(
                 (0.03 * step, lambda size=size: it.mq.set_limits(PullLimits(messages=size)))
