@@ -470,6 +470,33 @@ def test_closing_ends_what_waits(mq: MockBroker) -> None:
     asyncio.run(main(), debug=True)
 
 
+def test_closing_ends_a_send_that_waits_for_a_route(mq: MockBroker) -> None:
+    async def main() -> None:
+        client = AsyncClient(mq.name_server)
+        mq.inject(Silence(), on=RequestCode.GET_ROUTEINFO_BY_TOPIC, times=None)
+        send = asyncio.create_task(AsyncProducer(client).send(message()))
+        await asyncio.sleep(0.1)
+        await client.close()
+        with pytest.raises(RocketMQError, match="the client is closed"):  # and no CancelledError
+            await asyncio.wait_for(send, 60)
+
+    asyncio.run(main(), debug=True)
+
+
+def test_another_event_loop_needs_another_client(mq: MockBroker) -> None:
+    client = AsyncClient(mq.name_server)
+    with asyncio.Runner() as own:
+        own.run(client.max_offsets([QUEUE]))
+        for use in (client.max_offsets([QUEUE]), AsyncProducer(client).send(message()), client.close()):
+            with (
+                asyncio.Runner() as other,
+                pytest.raises(RocketMQError, match="belongs to another event loop"),
+            ):
+                other.run(use)
+        assert own.run(client.max_offsets([QUEUE])) == {QUEUE: 0}
+        own.run(client.close())
+
+
 def test_a_consumer_closes_its_own_client(mq: MockBroker) -> None:
     async def main() -> None:
         async with AsyncPullConsumer("g", name_server=mq.name_server) as consumer:

@@ -17,6 +17,7 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import (
     Admin,
     AsyncClient,
+    AsyncPullConsumer,
     Client,
     MessageQueue,
     OutgoingMessage,
@@ -35,6 +36,7 @@ from pyspark_rocketmq.errors import (
     ConnectionLostError,
     OptionError,
     RequestTimeoutError,
+    RocketMQError,
     TopicNotFoundError,
     UnsupportedRequestError,
 )
@@ -271,6 +273,21 @@ def test_a_new_group_commits_by_asyncio(proxy: MockProxy, client: Client) -> Non
             return await there.committed_offsets("new", ends)
 
     assert asyncio.run(commit()) == ends
+
+
+def test_closing_ends_a_pull_that_waits_at_a_proxy(proxy: MockProxy, client: Client) -> None:
+    (queue, end), *_ = fill_orders(client).items()
+
+    async def close() -> None:
+        there = AsyncClient(proxy.addr)
+        consumer = AsyncPullConsumer("g", client=there)
+        pull = asyncio.create_task(consumer.pull_block_if_not_found(queue, "*", end, suspend_ms=60_000))
+        await asyncio.sleep(0.3)
+        await there.close()
+        with pytest.raises(RocketMQError, match="the client is closed"):
+            await asyncio.wait_for(pull, 10)
+
+    asyncio.run(close())
 
 
 def test_a_push_consumer_needs_the_name_servers(proxy: MockProxy) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random as random_module
+import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -70,6 +71,8 @@ class AsyncClient:
         self.operation_timeout_ms = operation_timeout_ms
         self._settings = ConnectionOptions.of(options, self.namespace)
         self._connecting: dict[str, asyncio.Task[AsyncConnection]] = {}
+        self._apart: weakref.WeakSet[AsyncConnection] = weakref.WeakSet()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._groups = AsyncGroupCommitter(self)
@@ -95,6 +98,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close every connection. Tasks that wait for an answer get an error."""
+        self._check_loop()
         self._closed = True
         await self.routes.close()
         tasks = [*self._connecting.values()]
@@ -104,6 +108,8 @@ class AsyncClient:
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, AsyncConnection):
                 await outcome.close()
+        for connection in list(self._apart):
+            await connection.close()
 
     def deadline(self, timeout_ms: float | None = None, *, renewable: bool = False) -> Deadline:
         """Return the deadline of an operation that starts now."""
@@ -151,10 +157,9 @@ class AsyncClient:
         ------
         ConnectError
         RocketMQError
-            The client is closed.
+            The client is closed, or belongs to another event loop.
         """
-        if self._closed:
-            raise RocketMQError("the client is closed", addr=addr)
+        self._check_open(addr)
         task = self._connecting.get(addr)
         if task is None or _is_lost(task):
             task = asyncio.create_task(AsyncConnection.open(addr, self._settings, self.clock))
@@ -168,8 +173,28 @@ class AsyncClient:
             raise
 
     async def fresh_connection(self, addr: str) -> AsyncConnection:
-        """Return another connection, which the caller closes: a proxy drops answers that have to wait."""
-        return await AsyncConnection.open(addr, self._settings, self.clock)
+        """Return another connection, which the caller closes: a proxy drops answers that have to wait.
+
+        Raises as `connection`.
+        """
+        self._check_open(addr)
+        connection = await AsyncConnection.open(addr, self._settings, self.clock)
+        self._apart.add(connection)
+        if self._closed:  # meanwhile
+            await connection.close()
+        return connection
+
+    def _check_open(self, addr: str) -> None:
+        if self._closed:
+            raise RocketMQError("the client is closed", addr=addr)
+        self._check_loop()
+
+    def _check_loop(self) -> None:
+        """Reject another event loop, in which the answers of this one's connections never arrive."""
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if loop is not self._loop:
+            raise RocketMQError("the client belongs to another event loop: create a client in each")
 
     # --- offsets ---
 

@@ -75,6 +75,8 @@ class AsyncRoutes:
         ------
         NameServerError
             No name server answers, and the route is not known.
+        RocketMQError
+            The client is closed meanwhile.
         """
         known = self._known.get(topic)
         if known is not None and topic not in self._stale and self._clock.monotonic() < known[1]:
@@ -84,7 +86,12 @@ class AsyncRoutes:
             task = self._looking[topic] = asyncio.create_task(self._look_up(topic))
             task.add_done_callback(lambda done: self._looked_up(topic, done))
         # A task that is canceled does not cancel the lookup that others wait for.
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():  # by `close`, not by the caller
+                raise RocketMQError("the client is closed", topic=topic) from None
+            raise
 
     async def get(self, topic: str) -> TopicRoute:
         """Return a topic's route.
