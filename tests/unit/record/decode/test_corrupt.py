@@ -28,6 +28,11 @@ def flipped(data: bytes) -> bytes:
     return data[:88] + bytes([data[88] ^ 1]) + data[89:]
 
 
+def wrong_checksum(data: bytes) -> bytes:
+    """Change the checksum of the body, which stays as it is."""
+    return data[:8] + bytes([data[8] ^ 1]) + data[9:]
+
+
 def whole(data: bytes) -> list[Chunk]:
     return [Chunk(memoryview(data), 0, len(data), 0, 2**40)]
 
@@ -187,6 +192,25 @@ def test_each_of_several_faults_has_its_reason(policy: str) -> None:
     else:
         assert [row["queueOffset"] for row in rows] == list(range(7))
         assert [row["queueOffset"] for row in rows if row["body"] is None] == WITHOUT_BODY
+
+
+@pytest.mark.parametrize(
+    ("odd", "count", "reason"),
+    [
+        (record(1, b"\xff" * 9, sys_flag=0x101), 1, "the body does not decompress"),
+        (record(1, b"\xff" * 9, INNER, sys_flag=0xC0), 3, "the batch ends within the head"),
+        (
+            wrong_checksum(record(1, b"\xff" * 99, compression=Compression.LZ4)),
+            1,
+            "the body does not match its checksum",
+        ),
+    ],
+)
+def test_a_damaged_body_is_not_judged_as_text_too(odd: bytes, count: int, reason: str) -> None:
+    """The first thing that is wrong is told, not what follows from it."""
+    _, decoder = decoded(record(0) + odd, "null", body_as="string", check_crc=reason.endswith("checksum"))
+    assert [each.queue_offset for each in decoder.corrupt.first] == list(range(1, 1 + count))
+    assert [each.reason for each in decoder.corrupt.first if not each.reason.startswith(reason)] == []
 
 
 @pytest.mark.parametrize(("told", "count"), [("0", 1), ("1", 1), ("2", 2), ("-2", 1), ("x", 1), (None, 1)])
