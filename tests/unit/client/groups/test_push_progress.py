@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.command import Command
+from pyspark_rocketmq.remoting.template import Request
 
 ONE, TWO = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 OTHER, AGAIN = MessageQueue("orders", "broker-b", 0), MessageQueue("%RETRY%g", "broker-a", 0)
@@ -52,6 +54,25 @@ def test_without_a_file_they_are_in_memory_only():
     progress = FileProgress(None)
     progress.write({ONE: 5})
     assert progress.read([ONE, TWO]) == {ONE: 5, TWO: None}
+
+
+def test_a_member_has_read_a_topic_if_one_of_its_queues_has_an_offset(tmp_path):
+    progress = FileProgress(tmp_path / "offsets.json")
+    assert not progress.reads([ONE, TWO])
+    progress.write({TWO: 0})
+    assert progress.reads([ONE, TWO])
+    assert not progress.reads([ONE])
+
+
+def test_the_file_is_text_that_says_where_each_queue_is(tmp_path):
+    path = tmp_path / "offsets.json"
+    FileProgress(path).write({MessageQueue("bestellungen-ü", "b", 3): 2**40, TWO: 7})
+    rows = [["bestellungen-ü", "b", 3, 2**40], ["orders", "broker-a", 1, 7]]
+    assert json.loads(path.read_bytes()) == {"offsets": rows}
+    path.write_text('{"offsets": [["bestellungen-ü", "b", "3", "9"]]}', encoding="utf-8")
+    assert FileProgress(path).read([MessageQueue("bestellungen-ü", "b", 3)]) == {
+        MessageQueue("bestellungen-ü", "b", 3): 9
+    }
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"offsets": [[1]]}', '{"other": 1}'])
@@ -128,6 +149,32 @@ def test_queues_without_an_offset_of_a_group_that_has_read_the_topic_are_read_wh
     assert starts.offsets([ONE, TWO]) == {ONE: 55, TWO: 10}
 
 
+def test_a_topic_that_was_not_there_at_the_start_is_read_whole():
+    assert start_offsets(FileProgress(None)).offsets([ONE, TWO]) == {ONE: 10, TWO: 10}
+
+
+def test_who_reads_from_the_first_message_asks_no_broker_whether_the_group_has_read():
+    brokers = CommittedAt({})
+    brokers.clock = FakeClock()
+    options = PushOptions(start=ConsumeFromWhere.FIRST_OFFSET)
+    StartOffsets(brokers, GroupProgress(brokers, "g"), options, "g").record_queues("orders", [ONE, TWO])
+    assert brokers.asked == []
+
+
+def test_a_time_is_looked_up_for_the_group():
+    """A proxy may ask on behalf of the group only."""
+    groups: list[str] = []
+
+    class Noting(Brokers):
+        def offsets_at(self, timestamps, *, group: str):
+            groups.append(group)
+            return dict(timestamps)
+
+    options = PushOptions(start=ConsumeFromWhere.TIMESTAMP, timestamp_ms=33)
+    assert starting_offsets(Noting(), FileProgress(None), [ONE], options, "billing") == {ONE: 33}
+    assert groups == ["billing"]
+
+
 def test_a_queue_that_was_released_continues_where_the_member_was_unless_an_offset_is_stored():
     progress = FileProgress(None)
     starts = start_offsets(progress)
@@ -144,14 +191,21 @@ class CommittedAt:
     def __init__(self, offsets: dict[MessageQueue, int | None], *, version: int = 413) -> None:
         self.offsets = offsets
         self.version = version
+        self.owner: dict[MessageQueue, str] = {}
+        self.requests: list[Request] = []
         self.down: set[str] = set()
         self.asked: list[set[MessageQueue]] = []
 
     def owners(self, queues):
-        return dict.fromkeys(queues)
+        return {queue: self.owner.get(queue) for queue in queues}
+
+    def committed_offsets(self, group: str, queues):
+        assert group == "g"
+        return {queue: self.offsets.get(queue) for queue in queues}
 
     def ask(self, calls: dict[MessageQueue, Call]):
         self.asked.append(set(calls))
+        self.requests += [call.request for call in calls.values()]
         for queue in calls:
             if queue.broker_name in self.down:
                 raise BrokerNotFoundError("it is down", broker_name=queue.broker_name)
@@ -199,6 +253,43 @@ def test_the_first_commit_of_a_topic_at_a_broker_goes_ahead():
     assert not ahead & rest
     progress.write({ONE: 2, TWO: 3, OTHER: 4})
     assert brokers.asked[2:] == [set(), {ONE, TWO, OTHER}]
+
+
+def test_the_group_s_offsets_are_those_of_the_brokers():
+    brokers = CommittedAt({ONE: 5})
+    progress = GroupProgress(brokers, "g")
+    assert progress.read([ONE, TWO]) == {ONE: 5, TWO: None}
+    brokers.offsets = {ONE: 5, TWO: 5}
+    progress.write({ONE: 6, TWO: 7})
+    assert sorted((r.consumer_group, r.topic, r.queue_id, r.commit_offset) for r in brokers.requests) == [
+        ("g", "orders", 0, 6),
+        ("g", "orders", 1, 7),
+    ]
+    brokers.requests.clear()
+    progress.reads([TWO])
+    assert [(r.consumer_group, r.topic, r.queue_id) for r in brokers.requests] == [("g", "orders", 1)]
+
+
+def test_a_static_topic_s_first_commit_goes_ahead_at_each_broker_that_has_queues_of_it():
+    queues = [MessageQueue("orders", "__syslo__global__", number) for number in range(4)]
+    brokers = CommittedAt(dict.fromkeys(queues, 0))
+    brokers.owner = dict(zip(queues, ["broker-a", "broker-a", "broker-b", "broker-b"], strict=True))
+    progress = GroupProgress(brokers, "g")
+    progress.write(dict.fromkeys(queues, 1))
+    ahead, rest = brokers.asked
+    assert {brokers.owner[queue] for queue in ahead} == {"broker-a", "broker-b"}
+    assert (len(ahead), ahead | rest) == (2, set(queues))
+    brokers.owner = dict.fromkeys(queues, "broker-c")  # where it moves, it is the first one again
+    progress.write(dict.fromkeys(queues, 2))
+    assert [len(asked) for asked in brokers.asked[2:]] == [1, 3]
+
+
+def test_the_first_commits_of_two_topics_go_ahead_together():
+    brokers = CommittedAt(dict.fromkeys([ONE, TWO, AGAIN], 0))
+    GroupProgress(brokers, "g").write({ONE: 1, TWO: 2, AGAIN: 3})
+    ahead, rest = brokers.asked
+    assert (len(ahead), len(rest)) == (2, 1)
+    assert AGAIN in ahead
 
 
 def test_a_first_commit_that_fails_goes_ahead_again():
