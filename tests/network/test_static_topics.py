@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
-from pyspark_rocketmq.testing import Delay, MockCluster, PullLimits
+from pyspark_rocketmq.testing import MockCluster, PullLimits
 
 LOGICAL = "__syslo__global__"
 TOPIC = "orders"
@@ -78,15 +79,16 @@ def test_a_range_that_was_planned_before_a_remap_is_read_after_it(mq: MockCluste
 
 def test_a_range_is_read_on_when_its_queue_moves_meanwhile(mq: MockCluster, client: Client) -> None:
     stored = put_numbered(mq, 200)
-    mq.inject(Delay(0.01), on=RequestCode.PULL_MESSAGE, times=None)
-    found = []
+    slow, found = replace(OPTIONS, pulls_in_flight=1), []
     for batch in read_batches(
-        client, [OffsetRange(QUEUE, 0, 200)], OPTIONS, DecodeOptions(columns=("body",), max_batch_rows=8)
+        client, [OffsetRange(QUEUE, 0, 200)], slow, DecodeOptions(columns=("body",), max_batch_rows=8)
     ):
         if not found:
             mq.remap(TOPIC, "b")
+            asked = mq.asked[RequestCode.PULL_MESSAGE]
         found += batch.column("body").to_pylist()
     assert found == [body for _, body in stored]
+    assert mq.asked[RequestCode.PULL_MESSAGE] > asked, "all was pulled before it moved"
 
 
 @pytest.mark.parametrize("name", ["a", "b", LOGICAL])
