@@ -11,6 +11,7 @@ from tests.support.clocks import FakeClock
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.groups import push_delivery
 from pyspark_rocketmq.client.groups.push_delivery import (
     Delivery,
     send_back_request,
@@ -21,7 +22,7 @@ from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptio
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.errors import ConnectError
-from pyspark_rocketmq.model import BrokerData, Message, MessageQueue, TopicRoute
+from pyspark_rocketmq.model import BrokerData, Message, MessageQueue, OutgoingMessage, TopicRoute
 from pyspark_rocketmq.record.message import decode_messages, encode_message
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.command import Command
@@ -198,6 +199,25 @@ def test_in_order_a_batch_is_given_up_message_by_message():
     assert len(client.dead) == 3
 
 
+def test_in_order_a_dead_letter_that_the_broker_refuses_is_tried_again(caplog: pytest.LogCaptureFixture):
+    client, worker = Client(), Worker()
+    client.codes = {1_000: ResponseCode.SYSTEM_BUSY}
+    tries: list[int] = []
+
+    def listener(some: Sequence[Message]) -> ConsumeResult:
+        tries.append(some[0].reconsume_times)
+        if len(tries) == 3:
+            client.codes.clear()
+        return LATER
+
+    options = PushOptions(ordered=True, max_reconsume_times=1)
+    Delivery(client, "billing", options, listener)(worker, messages(b"a"))
+    assert (tries, worker.finished) == ([0, 1, 2], [b"a"])
+    (warning,) = caplog.messages
+    assert warning.startswith(f"a dead letter of {QUEUE} could not be stored yet: ")
+    assert f"queue={QUEUE}" in warning
+
+
 def test_in_order_nothing_more_is_called_when_the_queue_is_taken_away():
     worker = Worker()
 
@@ -330,6 +350,41 @@ def test_side_by_side_closing_waits_for_calls_at_most_as_long_as_it_is_told():
     may_end.set()
     delivery.close([worker], 60)
     assert worker.finished == [b"a"]
+
+
+def test_every_call_is_written_to_the_trace_topic_with_its_end(monkeypatch: pytest.MonkeyPatch):
+    """Success, later (1) or an exception (2), how often it was tried, and how long it took."""
+    client, worker = Client(), Worker()
+    producers: list[tuple[object, str]] = []
+    sent: list[OutgoingMessage] = []
+
+    class Producer:
+        def __init__(self, *given: object) -> None:
+            producers.append(given)  # type: ignore[arg-type]
+
+        def send_one_way(self, message: OutgoingMessage) -> None:
+            sent.append(message)
+
+    def listener(_: Sequence[Message]) -> ConsumeResult | None:
+        client.clock.now_s += 0.25
+        if not sent:
+            raise ValueError("the listener")
+        return LATER if len(sent) == 1 else None
+
+    monkeypatch.setattr(push_delivery, "Producer", Producer)
+    options = PushOptions(ordered=True, trace_topic="traces")
+    (message,) = messages(b"a", properties={"KEYS": "k1"})
+    Delivery(client, "billing", options, listener)(worker, [message])
+    assert producers == [(client, "_INNER_TRACE_PRODUCER")]
+    assert {(each.topic, each.keys) for each in sent} == {("traces", f"{message.msg_id} k1")}
+    calls = [[row.split("\x01") for row in each.body.decode().split("\x02")[:-1]] for each in sent]
+    assert [(before[3], after[-1]) for before, after in calls] == [("billing", "billing")] * 3
+    assert [before[6] for before, _ in calls] == ["0", "1", "2"]
+    assert [tuple(after[2:7]) for _, after in calls] == [
+        (message.msg_id, "250", "false", "k1", "2"),
+        (message.msg_id, "250", "false", "k1", "1"),
+        (message.msg_id, "250", "true", "k1", "0"),
+    ]
 
 
 @pytest.mark.parametrize("result", ["LATER", "CONSUME_SUCCESS", True])
