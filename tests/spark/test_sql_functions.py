@@ -25,6 +25,24 @@ OPERATORS = (
     Example("7 / 2.0", 3.5),
     Example("CAST(7 / 2 AS STRING)", "3"),
     Example("CAST(7 / 2.0 AS VARCHAR(2))", "3."),
+    Example("CAST((5 / 2 + 1) / 2 AS DOUBLE)", 1.0),
+    Example("CAST((7 / 2) * 3 / 2 AS DOUBLE)", 4.0),
+    Example("CAST(7 / 2 % 2 AS STRING)", "1"),
+    Example("CAST(-(7 / 2) / 2 AS DOUBLE)", -1.0),
+    Example("CAST(COALESCE(7 / 2, 0) / 2 AS DOUBLE)", 1.0),
+    Example("CAST(CASE WHEN 1 = 1 THEN 7 / 2 ELSE NULL END / 2 AS DOUBLE)", 1.0),
+    Example("CAST(IF(1 = 2, 0, 7 / 2) / 2 AS DOUBLE)", 1.0),
+    Example("CAST((7 / 2 + 0.5) / 2 AS DOUBLE)", 1.75),
+    Example("CEIL(CAST(4.5 AS DOUBLE)) / 2", 2.5),
+    Example("(FLOOR(CAST(5.5 AS DOUBLE)) + 0) / 2", 2.5),
+    Example("CAST(CEIL(7 / 2) / 2 AS DOUBLE)", 1.0),
+    Example("CAST(SIGN(-3) / 2 AS DOUBLE)", 0.0),
+    Example("CAST('ab' AS CHAR(4)) || '|'", "ab  |"),
+    Example(r"'C:\dir' LIKE 'C:\d%'", True),
+    Example(r"'C:\dir' NOT LIKE 'C:\d%'", False),
+    Example(r"'a_b' LIKE 'a\_b'", False),
+    Example(r"'C:\dir' LIKE concat('C:\', 'd%')", True),
+    Example("'50%' LIKE '50!%' ESCAPE '!'", True),
     Example("DATE_FORMAT(FLOOR(TIMESTAMP '2026-01-31 08:09:10' TO WEEK), 'MM-dd HH')", "01-25 00"),
     Example("DATE_FORMAT(CEIL(TIMESTAMP '2026-01-31 08:09:10' TO WEEK), 'MM-dd HH')", "02-01 00"),
     Example("DATE_FORMAT(FLOOR(TIMESTAMP '2026-02-01 08:09:10' TO WEEK), 'MM-dd HH')", "02-01 00"),
@@ -53,6 +71,11 @@ OPERATORS = (
 )
 """What is no function, and what both dialects share."""
 
+OF_ROWS = (
+    Example("CAST(SUM(a / 2) / 2 AS DOUBLE)", 1.0),
+    Example("CAST(MAX(a / 2) FILTER (WHERE a > 1) / 2 AS DOUBLE)", 0.0),
+)
+
 
 def evaluate(spark: SparkSession, examples: list[Example], source: str) -> list[Any]:
     text = f"SELECT {', '.join(f'{each.call} AS e{number}' for number, each in enumerate(examples))}{source}"
@@ -69,6 +92,7 @@ def same(one: Any, other: Any) -> bool:
 def test_every_example_of_the_table_gives_flinks_result(spark: SparkSession) -> None:
     listed = [(name, each) for name, function in FUNCTIONS.items() for each in function.examples]
     of_rows = [each for name, each in listed if name in AGGREGATES]
+    of_rows += OF_ROWS
     of_values = [*(each for name, each in listed if name not in AGGREGATES), *OPERATORS]
     for examples, source in ((of_values, ""), (of_rows, f" FROM {ROWS}")):
         found = evaluate(spark, examples, source)
@@ -175,3 +199,13 @@ def test_unnest_has_flinks_rows(spark: SparkSession) -> None:
     assert found(numbered) == [("a", 1), ("b", 2)]
     assert found("SELECT id, s FROM nested_orders, UNNEST(items) AS x (s, n)") == [(1, "x")]
     assert found("SELECT x.sku, x.n FROM nested_orders CROSS JOIN UNNEST(items) AS x") == [("x", 5)]
+
+
+def test_a_quotient_of_an_aggregate_over_rows_is_whole(spark: SparkSession) -> None:
+    calls = [
+        Example("CAST(AVG(a) OVER (PARTITION BY b) AS STRING)", "3"),
+        Example("CAST(AVG(a) OVER (PARTITION BY b) / 2 AS DOUBLE)", 1.0),
+        Example("CAST(SUM(a / 2) OVER (PARTITION BY b) / 2 AS DOUBLE)", 0.0),
+    ]
+    found = evaluate(spark, calls, " FROM (VALUES (3, 1)) AS t (a, b)")
+    assert found == [each.result for each in calls]

@@ -506,3 +506,13 @@ def test_a_query_of_sparks_dialect_says_that_a_call_is_flinks(query, column, nam
         check_job(table + batch + query)
     assert (raised.value.line, raised.value.column) == (3, column)
     assert check_job(f"{table}{batch}SELECT tumble, 'TUMBLE(' FROM t -- PROCTIME()") == 3
+
+
+def test_the_type_of_a_quotient_over_rows_is_asked_of_the_same_rows():
+    found = made("SELECT SUM(price / 2) OVER (PARTITION BY auction) / 2 FROM t", t=Relation())
+    assert "TYPEOF(ANY_VALUE(price) OVER (PARTITION BY auction)) IN" in found.text
+
+
+def test_a_backslash_escapes_nothing_in_like():
+    found = made(r"SELECT * FROM t WHERE a NOT LIKE 'b\_%'", t=Relation())
+    assert found.text == r"SELECT * FROM t WHERE a NOT LIKE 'b\\\\_%'"

@@ -290,3 +290,11 @@ def test_a_top_n_reads_elements_of_arrays_and_versions_like_other_queries():
     )
     (step,) = made(ranked).steps
     assert step.text.endswith("FROM bid LATERAL VIEW EXPLODE(tags) t AS tag")
+
+
+@pytest.mark.parametrize(
+    "call", ["SUM(price / 2) / 2", "MAX(price / 2) FILTER (WHERE price > 1) / 2", "AVG(price) / 2"]
+)
+def test_the_type_of_a_quotient_is_asked_of_any_value_also_where_rows_are_taken_back(call):
+    found = made(f"SELECT auction, {call} FROM bid GROUP BY auction", always=True)
+    assert [type(step.operation).__name__ for step in found.steps] == ["Grouping"]

@@ -7,19 +7,23 @@ from typing import Final, cast
 
 from sqlglot import exp
 
+from pyspark_rocketmq.sql.flinksql.forms import IS_JSON, called, fill, json_text
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, FUNCTIONS, UNKNOWN, Function
 from pyspark_rocketmq.sql.flinksql.functions.times import NO_LETTERS
-from pyspark_rocketmq.sql.flinksql.functions.values import JSON_TEXT
-from pyspark_rocketmq.sql.flinksql.grammar import RoundTime, parse_expression, position_of
+from pyspark_rocketmq.sql.flinksql.grammar import RoundTime, position_of
+from pyspark_rocketmq.sql.flinksql.whole_numbers import (
+    divide,
+    is_fractional,
+    note_whole,
+    note_whole_average,
+    note_whole_call,
+    pass_whole,
+    whole_of,
+)
 from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["called", "fill", "translate_expressions"]
 
-_WHOLE: Final = "typeof(_1) IN ('tinyint', 'smallint', 'int', 'bigint')"
-_WHOLE_VALUES: Final = _WHOLE.replace("_1", "any_value(_1)")
-_DIVIDED: Final = "CASE WHEN _3 AND _4 THEN CAST(_1 AS BIGINT) DIV CAST(_2 AS BIGINT) ELSE _1 / _2 END"
-_IS_WHOLE: Final = "whole"
-"""The metadata of an expression that is DOUBLE in Spark: the condition that it is a whole number in Flink."""
 _QUOTIENT: Final = "CASE WHEN _2 THEN CAST(CAST(_1 AS BIGINT) AS STRING) ELSE CAST(_1 AS STRING) END"
 _TEXT: Final = "CASE WHEN typeof(_1) = 'boolean' THEN upper(CAST(_1 AS STRING)) ELSE CAST(_1 AS STRING) END"
 _ROUNDED_UP: Final = "CASE WHEN {0} = _1 THEN _1 ELSE {0} + INTERVAL {1} END"
@@ -36,40 +40,8 @@ _NO_UNITS: Final = {
     **dict.fromkeys(("CENTURY", "DECADE", "MILLENNIUM"), "compute it from YEAR"),
 }
 _NO_TIMES: Final = frozenset({"LOCALTIME", "CURRENT_TIME"})
-_IS_JSON: Final = "json"
-"""The metadata of an expression that is JSON already."""
 _WHOLE_SECONDS: Final = "CAST(floor(extract(SECOND FROM _1)) AS BIGINT)"
 _TEXTS: Final = frozenset({exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.TEXT})
-
-
-def called(node: exp.Expression | None) -> str:
-    """Return the upper-case name of the function that a node calls; otherwise an empty text."""
-    return str(node.this).upper() if isinstance(node, exp.Anonymous) and isinstance(node.this, str) else ""
-
-
-def fill(form: str, arguments: list[exp.Expression]) -> exp.Expression:
-    """Return an expression of Spark's with arguments in it."""
-    tree = parse_expression(form)
-    for column in list(tree.find_all(exp.Column)):
-        name = column.name
-        if name == "_json":
-            texts = [_json_text(argument.copy()) for argument in arguments]
-            cast("exp.Expression", column.parent).set("expressions", texts)
-        elif name == "_all":
-            parent = cast("exp.Expression", column.parent)
-            parent.set("expressions", [argument.copy() for argument in arguments])
-        elif name == "_null":
-            column.replace(
-                exp.Paren(this=exp.or_(*(argument.copy().is_(exp.null()) for argument in arguments)))
-            )
-        elif name.startswith("_") and name[1:].isdigit():
-            argument = arguments[int(name[1:]) - 1].copy()
-            simple = isinstance(argument, exp.Column | exp.Literal | exp.Anonymous | exp.Paren)
-            filled = argument if simple else exp.Paren(this=argument)
-            if column is tree:
-                return filled
-            column.replace(filled)
-    return tree
 
 
 def translate_expressions(tree: exp.Expression, query: Query) -> bool:
@@ -91,18 +63,20 @@ def translate_expressions(tree: exp.Expression, query: Query) -> bool:
     return changed
 
 
-def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # noqa: C901, PLR0911 - a table
+def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # noqa: C901, PLR0911, PLR0912 - a table
     match node:
         case exp.Anonymous():
             return _translate_call(node, query)
         case exp.Filter() | exp.Window():
             return _push_into_aggregates(node)
-        case exp.Div() if not _fractional(node.this) and not _fractional(node.expression):
-            return _divide(node)
+        case exp.Div() if not is_fractional(node.this) and not is_fractional(node.expression):
+            return divide(node)
         case exp.Bracket():
             return _translate_index(node, query)
         case exp.Cast() if node.to.this in _TEXTS:
             return _cast_to_text(node)
+        case exp.Like() if not isinstance(node.parent, exp.Escape):
+            return _like(node)
         case RoundTime():
             return _round(node)
         case exp.Extract():
@@ -118,6 +92,7 @@ def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # 
         case exp.Column() if _is_word(node, "LOCALTIMESTAMP"):
             return exp.Anonymous(this="now")
     refuse_expression(node, query)
+    note_whole(node)
     return None
 
 
@@ -166,23 +141,16 @@ def _extract(node: exp.Extract, query: Query) -> exp.Expression | None:
     return fill(_WHOLE_SECONDS, [node.expression]) if unit == "SECOND" else None
 
 
-def _json_text(value: exp.Expression) -> exp.Expression:
-    """Return the JSON of a value; NULL is no text."""
-    if value.meta.get(_IS_JSON):
-        return value
-    return fill(f"CASE WHEN _1 IS NOT NULL THEN {JSON_TEXT} END", [value])
-
-
 def _json_object(node: exp.JSONObject) -> exp.Expression:
     """Translate ``JSON_OBJECT(KEY 'a' VALUE b NULL ON NULL)``."""
     absent = str(node.args.get("null_handling") or "").upper().startswith("ABSENT")
     pairs = []
     for pair in node.expressions:
-        text = _json_text(pair.expression)
+        text = json_text(pair.expression)
         value = text if absent else fill("coalesce(_1, 'null')", [text])
-        pairs.append(fill("concat(_1, ':', _2)", [_json_text(pair.this), value]))
+        pairs.append(fill("concat(_1, ':', _2)", [json_text(pair.this), value]))
     made = fill("concat('{', array_join(CAST(array(_all) AS ARRAY<STRING>), ','), '}')", pairs)
-    made.meta[_IS_JSON] = True
+    made.meta[IS_JSON] = True
     return made
 
 
@@ -214,6 +182,7 @@ def _translate_call(node: exp.Anonymous, query: Query) -> exp.Expression | None:
         _check_pattern(node.expressions[1], query)
     function = FUNCTIONS.get("SUBSTRING" if name == "SUBSTR" else name)
     if function is None:
+        note_whole_call(node)
         return None
     distinct = node.expressions[0] if node.expressions else None
     if isinstance(distinct, exp.Distinct):
@@ -269,23 +238,26 @@ def _filled(node: exp.Anonymous, form: str, arguments: list[exp.Expression]) -> 
         if part is not None:
             part.meta.update(node.meta)  # its place
     if called(node) == "JSON_ARRAY":
-        filled.meta[_IS_JSON] = True
+        filled.meta[IS_JSON] = True
     if called(node) == "AVG":
-        filled.meta[_IS_WHOLE] = fill(_WHOLE_VALUES, arguments)
+        note_whole_average(filled, arguments)
     return filled
 
 
-def _divide(node: exp.Div) -> exp.Expression:
-    """Translate a division, which cuts off the fraction if both numbers are whole."""
-    one, other = _whole(node.this), _whole(node.expression)
-    divided = fill(_DIVIDED, [node.this, node.expression, one, other])
-    divided.meta[_IS_WHOLE] = exp.and_(one.copy(), other.copy())
-    return divided
+def _like(node: exp.Like) -> exp.Expression | None:
+    """Translate LIKE, which has no escape character in Flink without ESCAPE, and a backslash in Spark."""
+    pattern = node.expression
+    translated = node.copy()
+    if not isinstance(pattern, exp.Literal):
+        translated.set("expression", fill(_NO_ESCAPE, [pattern]))
+    elif "\\" in pattern.name:
+        translated.set("expression", exp.Literal.string(pattern.name.replace("\\", r"\\")))
+    else:
+        return None
+    return translated
 
 
-def _whole(node: exp.Expression) -> exp.Expression:
-    inner = node.unnest()
-    return inner.meta[_IS_WHOLE] if _IS_WHOLE in inner.meta else fill(_WHOLE, [node])
+_NO_ESCAPE: Final = r"replace(_1, '\\', '\\\\')"
 
 
 def _form(function: Function, count: int) -> str | None:
@@ -296,20 +268,15 @@ def _push_into_aggregates(node: exp.Filter | exp.Window) -> exp.Expression | Non
     """Move FILTER and OVER from a translated aggregate to the calls in it."""
     inner = node.this
     if isinstance(inner, exp.Anonymous | exp.Filter) or not isinstance(inner, exp.Case):
+        pass_whole(inner, node, node)
         return None
     for call in list(inner.find_all(exp.Anonymous)):
         if called(call) in AGGREGATES:
             wrapper = node.copy()
             wrapper.this.replace(call.copy())
             call.replace(wrapper)
+    pass_whole(inner, inner, node)
     return inner
-
-
-def _fractional(node: exp.Expression) -> bool:
-    """Whether a division by it, or of it, is certainly none of whole numbers."""
-    if isinstance(node, exp.Paren | exp.Neg):
-        return _fractional(node.this)
-    return isinstance(node, exp.Literal) and not node.is_string and not node.name.isdigit()
 
 
 def _translate_index(node: exp.Bracket, query: Query) -> exp.Expression | None:
@@ -326,7 +293,7 @@ def _translate_index(node: exp.Bracket, query: Query) -> exp.Expression | None:
 
 def _cast_to_text(node: exp.Cast) -> exp.Expression | None:
     """Translate a cast to a text: Flink writes TRUE, and cuts at the length."""
-    whole = node.this.unnest().meta.get(_IS_WHOLE)
+    whole = whole_of(node.this)
     if whole is not None:
         text = fill(_QUOTIENT, [node.this, whole])
         return _cut(text, node)
@@ -336,9 +303,12 @@ def _cast_to_text(node: exp.Cast) -> exp.Expression | None:
 
 
 def _cut(text: exp.Expression, cast_: exp.Cast) -> exp.Expression:
-    """Cut a text at the length of the type that it is cast to."""
-    length = cast_.to.expressions
-    return fill(f"left(_1, {int(length[0].name)})", [text]) if length else text
+    """Cut a text at the length of the type that it is cast to; a CHAR is filled up with blanks."""
+    if not cast_.to.expressions:
+        return text
+    length = int(cast_.to.expressions[0].name)
+    is_char = cast_.to.this == exp.DType.CHAR
+    return fill(f"rpad(_1, {length}, ' ')" if is_char else f"left(_1, {length})", [text])
 
 
 def _translate_json_value(node: exp.JSONValue, query: Query) -> exp.Expression:

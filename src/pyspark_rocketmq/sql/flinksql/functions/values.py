@@ -64,6 +64,19 @@ VALUES: Final[Mapping[str, Function]] = {
     ),
     "ROW": function(ABSENT, ("ROW(1, 'a').col2", "a"), any_number=True, of0="struct(_all)"),
     "ARRAY_REVERSE": function(ABSENT, ("ARRAY_REVERSE(ARRAY[1, 2])", [2, 1]), of1="reverse(_1)"),
+    "ARRAY_CONTAINS": function(
+        "finds NULL, and is FALSE beside NULL; in Spark NULL",
+        ("ARRAY_CONTAINS(ARRAY[1, CAST(NULL AS INT)], 3)", False),
+        ("ARRAY_CONTAINS(ARRAY[1, CAST(NULL AS INT)], CAST(NULL AS INT))", True),
+        ("ARRAY_CONTAINS(ARRAY[1], 1)", True),
+        of2="CASE WHEN _1 IS NOT NULL THEN size(filter(_1, e -> e <=> _2)) > 0 END",
+    ),
+    "ARRAY_REMOVE": function(
+        "removes NULL, too; in Spark the result is then NULL",
+        ("ARRAY_REMOVE(ARRAY[1, CAST(NULL AS INT), 2], 2)", [1, None]),
+        ("ARRAY_REMOVE(ARRAY[1, CAST(NULL AS INT)], CAST(NULL AS INT))", [1]),
+        of2="filter(_1, e -> NOT (e <=> _2))",
+    ),
     "ARRAY_CONCAT": function(
         ABSENT, ("ARRAY_CONCAT(ARRAY[1], ARRAY[2])", [1, 2]), any_number=True, of0="concat(_all)"
     ),

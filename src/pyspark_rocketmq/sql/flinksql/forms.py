@@ -1,0 +1,52 @@
+"""Expressions of Spark's with arguments in them, and the names of calls."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from sqlglot import exp
+
+from pyspark_rocketmq.sql.flinksql.functions.values import JSON_TEXT
+from pyspark_rocketmq.sql.flinksql.grammar import parse_expression
+
+__all__ = ["IS_JSON", "called", "fill", "json_text"]
+
+IS_JSON: Final = "json"
+"""The metadata of an expression that is JSON already."""
+
+
+def called(node: exp.Expression | None) -> str:
+    """Return the upper-case name of the function that a node calls; otherwise an empty text."""
+    return str(node.this).upper() if isinstance(node, exp.Anonymous) and isinstance(node.this, str) else ""
+
+
+def fill(form: str, arguments: list[exp.Expression]) -> exp.Expression:
+    """Return an expression of Spark's with arguments in it."""
+    tree = parse_expression(form)
+    for column in list(tree.find_all(exp.Column)):
+        name = column.name
+        if name == "_json":
+            texts = [json_text(argument.copy()) for argument in arguments]
+            cast("exp.Expression", column.parent).set("expressions", texts)
+        elif name == "_all":
+            parent = cast("exp.Expression", column.parent)
+            parent.set("expressions", [argument.copy() for argument in arguments])
+        elif name == "_null":
+            column.replace(
+                exp.Paren(this=exp.or_(*(argument.copy().is_(exp.null()) for argument in arguments)))
+            )
+        elif name.startswith("_") and name[1:].isdigit():
+            argument = arguments[int(name[1:]) - 1].copy()
+            simple = isinstance(argument, exp.Column | exp.Literal | exp.Anonymous | exp.Paren)
+            filled = argument if simple else exp.Paren(this=argument)
+            if column is tree:
+                return filled
+            column.replace(filled)
+    return tree
+
+
+def json_text(value: exp.Expression) -> exp.Expression:
+    """Return the JSON of a value; NULL is no text."""
+    if value.meta.get(IS_JSON):
+        return value
+    return fill(f"CASE WHEN _1 IS NOT NULL THEN {JSON_TEXT} END", [value])
