@@ -50,7 +50,9 @@ class Committer(CanCommitOffsets):
         group begins exactly there. Batches that were not committed before a crash are read again. Call it on
         the driver. Without a callback, a failure is logged.
         """
-        ends = {found.queue: found.until_offset for found in to_ranges(offsetRanges)}
+        ends: dict[MessageQueue, int] = {}
+        for found in to_ranges(offsetRanges):  # of several batches, too
+            ends[found.queue] = max(found.until_offset, ends.get(found.queue, 0))
         if ends:
             self._queue.add(ends, callback)
 

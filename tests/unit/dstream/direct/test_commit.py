@@ -51,6 +51,15 @@ def test_the_next_offset_is_committed_in_order_and_the_thread_ends(committer):
     assert told == [({queue: 7}, None), ({queue: 8}, None), ({queue: 9}, None)]
 
 
+def test_the_ranges_of_several_batches_commit_the_last_end_of_each_queue(committer):
+    commits, _, done = committer
+    first, second = (OffsetRange.create("t", 0, "a", at, end) for at, end in ((3, 3), (3, 7)))
+    commits.commitAsync([first, second])  # an empty range, which has no partition, comes last
+    commits.commitAsync([second, first])
+    eventually(no_thread_is_left, what="the thread to end")
+    assert done == [("g", {MessageQueue("t", "a", 0): 7})] * 2
+
+
 def test_a_failure_is_told_and_the_next_commit_is_made(committer, caplog):
     commits, client, done = committer
     client.failure = RocketMQError("away")
