@@ -163,12 +163,21 @@ def test_a_checkpoint_that_is_none(cli, mq, tmp_path, batch):
 @pytest.mark.parametrize(
     "line",
     ["no json", "[]", "{}", '{"body": "x", "tags": 5}', '{"body": "x", "keys": [1]}', '{"body": ""}',
-     '{"body": "x", "properties": []}', '{"body": "x", "shardingKey": {}}', '{"body": "x", "other": 1}'],
+     '{"body": "x", "properties": []}', '{"body": "x", "shardingKey": {}}', '{"body": "x", "other": 1}',
+     '{"body": "\\ud800"}', '{"body": ["\\ud800"]}', "[" * 100_000],
 )  # fmt: skip
 def test_a_line_that_is_no_message(cli, mq, line):
     done = cli("produce", "orders", "--jsonl", "-n", mq.name_server, given=line + "\n")
     assert (done.code, done.err.startswith("error: ")) == (2, True), done
     assert "Traceback" not in done.err
+
+
+def test_properties_that_are_no_texts_are_their_json(cli, mq):
+    line = '{"body": "x", "properties": {"a": "1", "b": 2, "c": true, "d": null, "e": {"f": [null]}}}'
+    assert cli("produce", "orders", "--jsonl", "-n", mq.name_server, given=line + "\n").code == 0
+    found = cli("consume", "orders", "--json", "-n", mq.name_server).json()["properties"]
+    given = {name: value for name, value in found.items() if len(name) == 1}
+    assert given == {"a": "1", "b": "2", "c": "true", "e": '{"f": [null]}'}
 
 
 def test_a_file_of_lines_that_is_none(cli, mq, tmp_path):

@@ -113,22 +113,31 @@ def _message(
         return OutgoingMessage(topic, line.encode(), tags=tags, keys=keys or (), properties=properties)
     try:
         given: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"the line is not JSON: {error}", line=number) from None
     if not isinstance(given, dict) or "body" not in given or not given.keys() <= _FIELDS:
         raise OptionError(
             f"a line is an object with body and any of {', '.join(sorted(_FIELDS))}", line=number
         )
     _check_parts(given, number)
-    body = given["body"]
+    try:
+        body = _text(given["body"]).encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(f"the body cannot be written as UTF-8: {error.reason}", line=number) from None
+    own = given.get("properties", {})
     return OutgoingMessage(
         topic,
-        (body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)).encode(),
+        body,
         tags=given.get("tags", tags),
         keys=given.get("keys", keys) or (),
-        properties=properties | {name: str(value) for name, value in given.get("properties", {}).items()},
+        properties=properties | {name: _text(value) for name, value in own.items() if value is not None},
         sharding_key=given.get("shardingKey"),
     )
+
+
+def _text(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _check_parts(given: Mapping[str, Any], number: int) -> None:

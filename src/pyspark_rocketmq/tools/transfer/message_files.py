@@ -172,7 +172,7 @@ def read_jsonl(lines: Iterable[str], name: str) -> Iterator[FileMessage]:
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise OptionError(f"the line is not JSON: {error}", file=name, line=number) from None
         yield _checked(record, _body, file=name, line=number)
 
@@ -228,7 +228,7 @@ def _checked(record: Any, body: Callable[[dict[str, Any]], bytes], **where: obje
             flag=int(record.get("flag") or 0),
             properties=dict(record.get("properties") or {}),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, binascii.Error) as error:
         missing = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise OptionError(f"not a message that `export` wrote: {missing}", **where) from None
     texts = (message.tags, message.keys, *message.properties, *message.properties.values())

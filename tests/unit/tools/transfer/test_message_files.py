@@ -104,6 +104,8 @@ def line_of(**changed: Any) -> str:
     ("line", "message"),
     [
         ("{", r"the line is not JSON: .*line=2"),
+        ("[" * 100_000, r"the line is not JSON: .*line=2"),
+        (line_of().replace("0", "1e999"), r"not a message that `export` wrote: .*line=2"),
         ("3", r"not a message that `export` wrote: .*line=2"),
         ("{}", r"not a message that `export` wrote: it has no 'brokerName' .*line=2"),
         ('{"brokerName": "b", "queueId": "x"}', "not a message that `export` wrote"),
