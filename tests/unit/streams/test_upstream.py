@@ -30,6 +30,13 @@ from pyspark_rocketmq.streams.plan.nodes import DimensionJoin, Shape
     [
         ("(name,==,chris)", "(`name` = 'chris')"),
         ("(name,==,'chris')", "(`name` = 'chris')"),
+        (r"(name,regex,'\d+')", r"(`name` rlike '\\d+')"),
+        ("(name,==,'it's')", r"(`name` = 'it\'s')"),
+        (
+            "(id,!=,1234567890123456789)",
+            "(coalesce(try_cast(`id` AS DECIMAL(38, 10)) <> 1234567890123456789, "
+            "try_cast(`id` AS DOUBLE) <> 1234567890123456789))",
+        ),
         ("(name,==,`nick`)", "(`name` = `nick`)"),
         ("(age,>,18)", "(try_cast(`age` AS DOUBLE) > 18)"),
         ("(age,>,int,18)", "(try_cast(`age` AS BIGINT) > try_cast(18 AS BIGINT))"),

@@ -25,6 +25,9 @@ _OPERATORS: Final = {
     "rlike": "rlike",
 }
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?")
+_DOUBLE_DIGITS: Final = 15
+"""All whole numbers of so many digits are different doubles."""
+
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _TYPES: Final = {
     "int": "BIGINT",
@@ -112,7 +115,7 @@ def condition_sql(text: str, *, step: str) -> str:
     for item in _tokens(text, step):
         match item:
             case (left, operator, right, kind):
-                parts.append(f"({_left(left, right, kind)} {operator} {_right(right, kind)})")
+                parts.append(f"({_comparison(left, operator, right, kind)})")
             case "&":
                 parts.append("AND")
             case "|":
@@ -183,11 +186,18 @@ def _tokens(text: str, step: str) -> list[_Token | str]:
     return found
 
 
-def _left(name: str, right: str, kind: str | None) -> str:
+def _comparison(name: str, operator: str, right: str, kind: str | None) -> str:
     """Compare with a number numerically. A text that is not numeric does not match and is not an error."""
+    operand = _right(right, kind)
     if kind is not None:
-        return f"try_cast({quote(name)} AS {_TYPES[kind]})"
-    return f"try_cast({quote(name)} AS DOUBLE)" if _NUMBER.fullmatch(right) else quote(name)
+        return f"try_cast({quote(name)} AS {_TYPES[kind]}) {operator} {operand}"
+    if not _NUMBER.fullmatch(right):
+        return f"{quote(name)} {operator} {operand}"
+    as_double = f"try_cast({quote(name)} AS DOUBLE) {operator} {operand}"
+    if len(right) <= _DOUBLE_DIGITS or "." in right:
+        return as_double
+    # A double is equal to its neighbors, too: ids are often that long.
+    return f"coalesce(try_cast({quote(name)} AS DECIMAL(38, 10)) {operator} {operand}, {as_double})"
 
 
 def _right(text: str, kind: str | None) -> str:
@@ -198,6 +208,8 @@ def _right(text: str, kind: str | None) -> str:
 def _operand(text: str, *, is_text: bool) -> str:
     if not is_text and _NUMBER.fullmatch(text):
         return text
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'`":
+    if len(text) > 1 and text[0] == text[-1] == "`":
         return text
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        text = text[1:-1]
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
