@@ -34,8 +34,10 @@ from pyspark_rocketmq.streams.plan.nodes import DimensionJoin, Shape
         ("(name,==,'it's')", r"(`name` = 'it\'s')"),
         (
             "(id,!=,1234567890123456789)",
-            "(coalesce(try_cast(`id` AS DECIMAL(38, 10)) <> 1234567890123456789, "
-            "try_cast(`id` AS DOUBLE) <> 1234567890123456789))",
+            (
+                "(coalesce(try_cast(`id` AS DECIMAL(38, 10)) <> 1234567890123456789, "
+                "try_cast(`id` AS DOUBLE) <> 1234567890123456789))"
+            ),
         ),
         ("(name,==,`nick`)", "(`name` = `nick`)"),
         ("(age,>,18)", "(try_cast(`age` AS DOUBLE) > 18)"),

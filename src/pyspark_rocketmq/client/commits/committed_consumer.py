@@ -55,7 +55,7 @@ class _Position:
             numbers = [document["commits"][name] for name in ("read", "known", "storedAtMs")]
             _check_offsets([*offsets.values(), *floor.values(), *numbers])
             return cls(offsets, floor, *numbers)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, OptionError):
                 raise
             raise OptionError("this is no position of a committed consumer", position=text) from error

@@ -152,7 +152,7 @@ def decode_record(body: bytes, **facts: object) -> Record:
             return Append(owner=owner, number=number, claim=str(document["claim"]), ends=ends)
         if version == _VERSION and kind == "appended":
             return Appended(owner=owner, number=number)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise RemoteProtocolError(
             "a message in a commit topic is no record of a transactional write: only such writes may send "
             "to it",

@@ -69,3 +69,16 @@ def test_a_record_of_a_newer_release_is_refused_not_skipped(change) -> None:
     document = json.loads(encode_record(Abort(owner="q", number=1))) | change
     with pytest.raises(RemoteProtocolError, match="newer release"):
         decode_record(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"version": 1, "kind": "begin", "owner": "q", "number": 1e999, "ends": {}}',
+        b'{"version": 1, "kind": "commit", "owner": "q", "number": 1, "since": 1e999, "ranges": {}}',
+    ],
+)
+def test_json_that_python_cannot_hold_is_no_record(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="no record"):
+        decode_record(body)
