@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_rocketmq.cli.input import read_text
+from pyspark_rocketmq.cli.message_commands.transfer import _kept
 from pyspark_rocketmq.errors import OptionError
 
 
@@ -28,3 +30,13 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"caf\xe9")
     with pytest.raises(OptionError, match=r"the job is not UTF-8"):
         read_text(str(tmp_path / "latin"), "the job")
+
+
+def test_a_copy_of_the_input_is_closed_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows opens no file twice."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}\n")))
+    with _kept("-") as path:
+        assert path.read_bytes() == b"{}\n"
+        files = [each for each in gc.get_objects() if isinstance(each, io.FileIO) and not each.closed]
+        assert str(path) not in [str(each.name) for each in files]
+    assert not path.exists()

@@ -244,16 +244,16 @@ def _kept(file: str) -> Iterator[Path]:
         return
     with contextlib.ExitStack() as resources:
         try:
-            copy = resources.enter_context(tempfile.NamedTemporaryFile())
+            copy = Path(resources.enter_context(tempfile.TemporaryDirectory())) / "messages"
             source = sys.stdin.buffer if file == "-" else resources.enter_context(path.open("rb"))
-            shutil.copyfileobj(source, copy)
-            copy.flush()
+            with copy.open("xb") as out:  # closed when it is read: Windows opens no file twice
+                shutil.copyfileobj(source, out)
         except OSError as error:
             raise OptionError(
                 f"the input cannot be copied to {tempfile.gettempdir()} ($TMPDIR): {error.strerror}",
                 file=file,
             ) from error
-        yield Path(copy.name)
+        yield copy
 
 
 def _read(path: Path, kind: _Format, name: str) -> Iterator[FileMessage]:
