@@ -201,6 +201,18 @@ def test_unnest_has_flinks_rows(spark: SparkSession) -> None:
     assert found("SELECT x.sku, x.n FROM nested_orders CROSS JOIN UNNEST(items) AS x") == [("x", 5)]
 
 
+def test_types_of_flinks_names_alone_are_translated(spark: SparkSession) -> None:
+    for each in (
+        Example("CAST('a' AS BYTES) = X'61'", True),
+        Example("TRY_CAST('a' AS VARBINARY) = X'61'", True),
+        Example("DATE_FORMAT(CAST('2026-01-31 08:00:00' AS TIMESTAMP(3)), 'HH')", "08"),
+        Example("CAST('2026-01-31 08:00:00' AS TIMESTAMP_LTZ(3)) IS NULL", False),
+        Example("CAST('2026-01-31 08:00:00' AS TIMESTAMP(3) WITH LOCAL TIME ZONE) IS NULL", False),
+        Example("CAST(NULL AS ROW<a INT, b ARRAY<BYTES>>)", None),
+    ):
+        assert evaluate(spark, [each], "") == [each.result], each.call
+
+
 def test_a_quotient_of_an_aggregate_over_rows_is_whole(spark: SparkSession) -> None:
     calls = [
         Example("CAST(AVG(a) OVER (PARTITION BY b) AS STRING)", "3"),

@@ -55,6 +55,7 @@ def translate_expressions(tree: exp.Expression, query: Query) -> bool:
     changed = tree.find(exp.Fetch, exp.Array) is not None or any(
         "\\" in text.name for text in tree.find_all(exp.Literal) if text.is_string
     )
+    changed |= any(map(_is_written_otherwise, tree.find_all(exp.DataType)))
     for node in reversed(list(tree.walk())):
         translated = _translate(cast("exp.Expression", node), query)
         if translated is not None:
@@ -94,6 +95,15 @@ def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # 
     refuse_expression(node, query)
     note_whole(node)
     return None
+
+
+def _is_written_otherwise(kind: exp.DataType) -> bool:
+    """Return whether a type has another name or form in Spark, such as ``BYTES`` and ``TIMESTAMP(3)``."""
+    return kind.this in _OTHER_TYPES or (kind.this in _TIMES and bool(kind.expressions))
+
+
+_OTHER_TYPES: Final = frozenset({exp.DType.STRUCT, exp.DType.TIMESTAMPLTZ, exp.DType.VARBINARY})
+_TIMES: Final = frozenset({exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMPTZ})
 
 
 def _is_word(node: exp.Column, *words: str) -> bool:
