@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 from tests.simulation.direct import DirectPlanned
+from tests.simulation.edge_answers import EDGE_KINDS, GOES_AWAY, REFUSED_FOR_GOOD, WEAK
 from tests.simulation.group import GroupPlan
 from tests.simulation.plan import HIDES, Plan
 from tests.simulation.reshaping import draw_more_faults
 from tests.simulation.scene import Fault
 
-__all__ = ["ONE_BY_ONE", "PARTS", "tuning"]
+__all__ = ["ONE_BY_ONE", "PARTS", "tuning", "with_edge_answers"]
 
 _MISSING_ANSWERS: Final = ("send: executed, no answer", "send: executed, connection closed")
 _NOT_STAGED: Final = frozenset(
@@ -318,6 +319,24 @@ def with_more_faults(plan: Plan) -> Plan:
     allowed = plan.allowed
     kinds = [kind for kind in _MORE if allowed[kind] and chance.random() < 0.25]
     more = draw_more_faults(chance, max((fault.at_s for fault in plan.faults), default=5.0), kinds)
+    return plan.with_faults(more)
+
+
+def with_edge_answers(plan: Plan) -> Plan:
+    """Have servers answer at the edge of the protocol."""
+    chance = plan.own_chance("edge answers")
+    if chance.random() < 0.6:
+        return plan
+    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    away = plan.bystanders or plan.retires
+    kinds = [kind for kind in sorted(EDGE_KINDS) if plan.allowed.get(kind, True)]
+    kinds = [kind for kind in kinds if kind not in REFUSED_FOR_GOOD and not (kind == GOES_AWAY and away)]
+    some = chance.sample(kinds, chance.randint(1, 4))
+    more = draw_more_faults(chance, span_s, some, (1, 2, 4))
+    if chance.random() < 0.3 and (plan.sink is None or plan.sink.retries):
+        more += draw_more_faults(chance, span_s, REFUSED_FOR_GOOD, (1,))
+    if plan.sink is not None and WEAK.keys() & some and chance.random() < 0.5:
+        plan = replace(plan, sink=plan.sink.made_content())
     return plan.with_faults(more)
 
 

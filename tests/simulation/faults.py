@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.simulation.cluster import Cluster
 from tests.simulation.dead_letters import DEAD_LETTERS
+from tests.simulation.edge_answers import EDGE_KINDS, GOES_AWAY
 from tests.simulation.history import History
 from tests.simulation.network import Network
 from tests.simulation.reshaping import HIDING_TOO, KINDS_TOO, RESHAPING_TOO
@@ -239,7 +240,7 @@ _DRAWN: Final[dict[str, Callable[[Scene], None]]] = {
     f"{what}: {how.value}": partial(_answers, how=how, what=what)
     for what in _CODES
     for how in Answering
-    if how is not Answering.SHORT or what == "pull"
+    if how is not Answering.OTHERWISE and (how is not Answering.SHORT or what == "pull")
 }
 
 
@@ -259,6 +260,7 @@ HIDING: Final = HIDING_TOO | frozenset(
         "name servers forget",
         "the whole cluster is killed",
         "a slow link",
+        GOES_AWAY,
     }
 )
 """Faults with which a route may lack some of several brokers."""
@@ -266,7 +268,7 @@ HIDING: Final = HIDING_TOO | frozenset(
 _LIKELY_ONLY: Final[dict[str, Callable[[Scene], None]]] = {"a master is gone for good": _for_good}
 """Faults of lives that are made for them."""
 
-_ACTIONS: Final = _DRAWN | _LIKELY_ONLY | KINDS_TOO
+_ACTIONS: Final = _DRAWN | _LIKELY_ONLY | KINDS_TOO | EDGE_KINDS
 
 KINDS: Final = tuple(sorted(_ACTIONS))
 """All kinds of faults."""

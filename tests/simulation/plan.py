@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tests.simulation.direct import DirectPlanned
+from tests.simulation.edge_answers import WEAK
 from tests.simulation.faults import Fault
 from tests.simulation.group import GroupPlan
 from tests.simulation.network import Habits
@@ -130,7 +131,7 @@ class Plan:
     @property
     def allowed(self) -> dict[str, bool]:
         """Whether nothing may go wrong with some kinds of faults."""
-        return {
+        return dict.fromkeys(WEAK, not self.writers) | {
             # What is bound to a queue that is written no more is refused, as it should be.
             "a queue is written no more": not self.static and not self.binds,
             "a topic is read-only at a broker": not self.static,

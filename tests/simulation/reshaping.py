@@ -20,6 +20,7 @@ from pyspark_rocketmq.remoting.codes import ResponseCode
 __all__ = ["HIDING_TOO", "KINDS_TOO", "RESHAPING_TOO", "draw_more_faults"]
 
 _LONGEST_INDEX_LAG_S: Final = 2.0
+_OF_OTHERS: Final = (Answering.SHORT, Answering.OTHERWISE)
 _LOOKS_S: Final = 0.5
 _ROUTES_S: Final = 31.0
 """No client uses a route for longer."""
@@ -138,7 +139,7 @@ def _proxy(scene: Scene) -> None:
 
 def _answers(scene: Scene, codes: frozenset[int]) -> None:
     """Have some of a broker's next answers go wrong."""
-    how = scene.chance.choice([how for how in Answering if how is not Answering.SHORT])
+    how = scene.chance.choice([how for how in Answering if how not in _OF_OTHERS])
     server = scene.cluster.servers[scene.broker(), MASTER_ID]
     late_s = scene.chance.choice((0.05, 0.5, 2.5, 6.0))
     mischief = Mischief(how, codes, scene.chance.randint(1, 6), ResponseCode.SYSTEM_BUSY, late_s)

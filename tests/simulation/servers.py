@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -44,6 +44,7 @@ class Answering(enum.Enum):
     SHORT = "few messages"
     CUT = "answer cut off"
     REPEATED = "answered twice"
+    OTHERWISE = "executed, answered with another code"
 
 
 @dataclass(slots=True)
@@ -58,8 +59,12 @@ class Mischief:
     times : int
         How many requests are left.
     code : int
-        Of a refusal.
+        Of a refusal, or of an answer with another code.
     late_s : float
+    remark : str
+        Of a refusal.
+    what : str
+        What is counted, instead of ``how`` alone.
     """
 
     how: Answering
@@ -67,6 +72,8 @@ class Mischief:
     times: int
     code: int = ResponseCode.SYSTEM_BUSY
     late_s: float = 0.0
+    remark: str = "as the seed says"
+    what: str = ""
 
 
 Handler = Callable[[Frame, int | None], Reply | None]
@@ -176,13 +183,15 @@ class Server:
             if one.times and (not one.codes or code in one.codes):
                 one.times -= 1
                 self.happened[one.how.value] += 1
+                if one.what:
+                    self.happened[one.what] += 1
                 return one
         return None
 
     def _answer(self, session: Session, frame: Frame, wrong: Mischief | None) -> None:
         how = wrong.how if wrong is not None else None
         if wrong is not None and how is Answering.REFUSED:
-            self._send(session, frame, Reply(wrong.code, remark="as the seed says"))
+            self._send(session, frame, Reply(wrong.code, remark=wrong.remark))
             return
         if how is Answering.HUNG_UP:
             session.break_off()
@@ -197,6 +206,8 @@ class Server:
             session.break_off()
         elif wrong is not None and how is Answering.LATE:
             self.network.scheduler.after(wrong.late_s, partial(self._send, session, frame, reply))
+        elif wrong is not None and how is Answering.OTHERWISE:
+            self._send(session, frame, reply if reply.code else replace(reply, code=ResponseCode(wrong.code)))
         elif how is Answering.CUT:
             data = encode_reply(frame, reply)
             session.send_down(data[: self.network.chance.randint(1, len(data) - 1)])

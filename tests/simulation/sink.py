@@ -28,6 +28,7 @@ from pyspark_rocketmq.errors import (
     RocketMQError,
     TopicNotFoundError,
 )
+from pyspark_rocketmq.model import SendStatus
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.spark.write.committed.staging_topic import batch_name
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
@@ -43,6 +44,7 @@ _COMMIT_S: Final = 15.0
 """A driver whose end is drawn dies within this time of its commit's begin."""
 _APPEND_S: Final = (0.01, 0.1, 0.5)
 """One that has begun to append its rows to their topic: most appends take less than a second."""
+_WEAK: Final = "stored, but not as durably"
 _MEMORY: Final = Path("/dev/shm")
 
 
@@ -117,6 +119,16 @@ class SinkPlan:
             "compression": "none",
         }
         return replace(self, options={**self.options, **options}, flawed=chance.choice((2, 3, 5)))
+
+    def made_content(self) -> SinkPlan:
+        """Return the plan of a write to which it is enough that brokers have stored its rows."""
+        accepted = ",".join(status.value for status in SendStatus)
+        return replace(self, options={**self.options, "acceptStatuses": accepted})
+
+    @property
+    def retries(self) -> bool:
+        """Whether a send that is refused is tried again, whatever options it has."""
+        return all(options.get("retries") != "0" for options in (self.options, *self.changes))
 
     @property
     def sound(self) -> bool:
@@ -352,11 +364,13 @@ class Sink:
     def _failed(self, error: RocketMQError) -> None:
         """An outage is waited for, except by a new process that has never reached a name server.
 
-        Proxies do not tell that name servers have restarted and know no broker yet.
+        And rows are written again that are stored, but not as the write demands. Proxies do not tell that name servers have restarted and know no broker yet.
         """
         unknown = self._history.proxied and isinstance(error, TopicNotFoundError)
         unreached = any(isinstance(one, NameServerError) for one in (error, error.__cause__))
-        if not unknown and not unreached:
+        if _WEAK in str(error) and "acceptStatuses" not in self._given:
+            self._history.did["a write fails: stored, but not durably"] += 1
+        elif not unknown and not unreached:
             self._history.refused.append(f"a task of the sink: {error}")
 
     def _check_decided(self, body: bytes) -> None:
