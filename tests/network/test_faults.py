@@ -381,6 +381,20 @@ def test_sends_wait_for_a_whole_cluster_that_goes_and_comes_back() -> None:
         assert [outcome.error for outcome in outcomes] == [None]
 
 
+def test_a_send_that_waited_for_an_outage_is_still_tried_as_often_as_retries_says() -> None:
+    """A broker that is back may have too few replicas in sync, which is no outage."""
+    with reader() as it:
+        producer = Producer(it.client, options=ProducerOptions(retries=1))
+        send = RequestCode.SEND_MESSAGE_V2
+        it.mq.fail(send, code=ResponseCode.SYSTEM_BUSY, times=3)
+        refused = it.mq.fail(send, code=ResponseCode.SYSTEM_ERROR, remark="in-sync replicas not enough")
+        with SendPipeline(producer, outage_timeout_ms=60_000) as pipeline:
+            message = encode_one(OutgoingMessage("orders", b"after"), producer.ids)
+            outcomes = pipeline.submit(message, it.ranges[0].queue) + pipeline.flush()
+        assert refused.hits == 1
+        assert [outcome.error for outcome in outcomes] == [None]
+
+
 def test_a_queue_whose_broker_was_away_is_read_as_fast_as_before() -> None:
     """Others have begun meanwhile, with all pulls that may be in flight; it has its share all the same."""
     with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq, Client(mq.name_server) as client:

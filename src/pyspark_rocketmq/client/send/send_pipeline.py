@@ -57,6 +57,7 @@ class _Flight:
     fixed: MessageQueue | None
     patience: Deadline | None = None  # from the first failure on
     failures: int = 0
+    refusals: int = 0  # of those: what is no outage
     not_before: float = 0.0
     queue: MessageQueue | None = None
     call: Call[SendResult] | None = None
@@ -341,10 +342,11 @@ class SendPipeline:
         if flight.queue is not None:
             self._producer.note_failure(flight.queue, error)
         pause_s = self._producer.policy.pause_s(flight.failures, self._client.random)
-        if flight.patience is None:
-            flight.patience = self._client.deadline(self._outage_timeout_ms)
+        flight.patience = flight.patience or self._client.deadline(self._outage_timeout_ms)
+        flight.refusals += not error.outage
         waits = error.outage and flight.patience.remaining_s > pause_s
-        if error.retriable and (waits or not self._producer.policy.exhausted(flight.failures)):
+        tried = flight.failures if error.outage else flight.refusals
+        if error.retriable and (waits or not self._producer.policy.exhausted(tried)):
             flight.not_before = self._client.clock.monotonic() + pause_s
             self._waiting.append(flight)
             return
@@ -368,9 +370,7 @@ class SendPipeline:
         self._report(outcome)
         if self._ordered and flight.fixed is not None:
             self._failed_lanes[flight.fixed] = error
-            lane = self._lanes.pop(flight.fixed)
-            lane.popleft()
-            for held in lane:
+            for held in list(self._lanes.pop(flight.fixed))[1:]:
                 self._hold_back(held, error)
 
     def _next_in_lane(self, over: _Flight, *, before_it: Sequence[_Flight] = ()) -> None:
