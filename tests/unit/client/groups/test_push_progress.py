@@ -171,7 +171,8 @@ def test_a_time_is_looked_up_for_the_group():
             return dict(timestamps)
 
     options = PushOptions(start=ConsumeFromWhere.TIMESTAMP, timestamp_ms=33)
-    assert starting_offsets(Noting(), FileProgress(None), [ONE], options, "billing") == {ONE: 33}
+    starts = StartOffsets(Noting(), FileProgress(None), options, "billing")
+    assert starts.offsets([ONE]) == {ONE: 33}
     assert groups == ["billing"]
 
 
@@ -290,6 +291,15 @@ def test_the_first_commits_of_two_topics_go_ahead_together():
     ahead, rest = brokers.asked
     assert (len(ahead), len(rest)) == (2, 1)
     assert AGAIN in ahead
+
+
+def test_a_topic_s_commits_are_not_first_ones_again_after_those_of_another_topic():
+    brokers = CommittedAt(dict.fromkeys([ONE, TWO, AGAIN], 0))
+    progress = GroupProgress(brokers, "g")
+    progress.write({ONE: 1})
+    progress.write({AGAIN: 1})
+    progress.write({ONE: 2, TWO: 2})
+    assert brokers.asked[4:] == [set(), {ONE, TWO}]
 
 
 def test_a_first_commit_that_fails_goes_ahead_again():
