@@ -35,6 +35,7 @@ class Answer:
     remark: str = "FOUND"
     max_offset: int = 0
     min_offset: int = 0
+    offset_delta: int | None = None
 
 
 Script = Callable[[str, int, int], Answer]
@@ -129,6 +130,8 @@ class LockstepConnection:
             "maxOffset": str(answer.max_offset),
             "suggestWhichBrokerId": "0",
         }
+        if answer.offset_delta is not None:
+            fields["offsetDelta"] = str(answer.offset_delta)
         command = Command(code=answer.code, opaque=opaque, flag=1, remark=answer.remark, fields=fields)
         buffer = bytearray(answer.records)
         return Response(command, self.addr, buffer, 0, len(buffer))

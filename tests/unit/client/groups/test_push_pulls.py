@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 from tests.support.lockstep import MASTER, SLAVE, Answer, LockstepClient
 
+from pyspark_rocketmq.client.groups import push_worker
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import BrokerError, ConnectError, RocketMQError, ServiceNotAvailableError
-from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
+from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange
 from pyspark_rocketmq.record.message import decode_messages, encode_message
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
@@ -189,7 +191,8 @@ def test_a_run_is_finished_as_a_whole() -> None:
     world.worker._pull()
     world.worker._pull()
     first, second = world.runs
-    assert (first.from_offset, second.from_offset) == (10, 14)
+    assert (first.queue, first.from_offset, first.until_offset) == (QUEUE, 10, 14)
+    assert (second.queue, second.from_offset, second.until_offset) == (QUEUE, 14, 18)
     assert world.run_offsets == [[10, 11, 12, 13], [14, 15, 16, 17]]
     assert len(world.worker._in_flight) == 2
     world.worker.finish_run(second)
@@ -231,6 +234,71 @@ def test_a_worker_that_is_stopped_while_it_catches_up_begins_no_further_run() ->
     for run in world.runs:
         world.worker.finish_run(run)
     assert world.worker.position == world.runs[-1].until_offset
+
+
+def test_a_static_topic_s_runs_have_its_offsets() -> None:
+    def script(addr: str, offset: int, most: int) -> Answer:
+        stored = found(offset - 1_000, offset - 1_000 + most, max_offset=1_010 + 100)
+        return replace(stored, next_offset=offset + most, offset_delta=1_000)
+
+    world = World(script, runs=True)
+    world.worker._next = 1_010
+    world.worker._pull()
+    assert len(world.runs) > 2, "the second pull catches up"
+    for run in world.runs:
+        assert (run.queue, run.offset_delta) == (QUEUE, 1_000)
+
+
+@pytest.mark.parametrize("selector", [MessageSelector(), MessageSelector.by_tag("t1")])
+def test_a_member_that_catches_up_reads_as_itself_with_eight_pulls_in_flight(
+    selector: MessageSelector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[ReadOptions] = []
+    read_chunks = push_worker.read_chunks
+
+    def note(client: LockstepClient, wanted: Sequence[OffsetRange], options: ReadOptions) -> Iterator[object]:
+        seen.append(options)
+        return read_chunks(client, wanted, options)
+
+    monkeypatch.setattr(push_worker, "read_chunks", note)
+    script = lambda addr, offset, most: found(offset, offset + most, max_offset=100)  # noqa: E731
+    World(script, runs=True, selector=selector).worker._pull()
+    (options,) = seen
+    assert (options.consumer_group, options.selector) == ("billing", selector)
+    assert (options.pull_batch_size, options.pulls_in_flight) == (4, 8)
+    assert options.stall_timeout_ms == 20_000, "then the thread looks for the queue's broker anew"
+
+
+def test_a_filter_is_agreed_on_with_the_broker_for_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    selector, asked = MessageSelector.by_tag("t1"), list[tuple[object, ...]]()
+
+    def agree(_: object, connection: object, *given: object) -> MessageSelector:
+        asked.append((connection, *given))
+        return selector
+
+    monkeypatch.setattr(push_worker, "agree_on_selector", agree)
+    world = World(lambda addr, offset, most: found(offset, offset + most), selector=selector)
+    world.worker._pull()
+    assert asked == [(world.client.connection(MASTER), "orders", selector, "billing")]
+
+
+@pytest.mark.parametrize("last", [55, 60], ids=["some remain", "nothing remains"])
+def test_what_expired_while_catching_up_is_told_once(last: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The queue goes on at its end, also if no run reaches it."""
+
+    def script(addr: str, offset: int, most: int) -> Answer:
+        if 14 <= offset < last:
+            return Answer(last, code=MOVED, remark="OFFSET_TOO_SMALL", min_offset=last, max_offset=60)
+        return found(offset, min(offset + most, 60), max_offset=60)
+
+    world = World(script, runs=True)
+    world.worker._pull()
+    assert world.worker._next == 60
+    for run in world.runs:
+        world.worker.finish_run(run)
+    assert world.worker.position == 60
+    (warning,) = [each for each in caplog.messages if "messages lost" in each]
+    assert warning.startswith(f"{last - 14} messages lost (OFFSETS_EXPIRED): ")
 
 
 def test_messages_that_expired_are_passed_over_while_catching_up() -> None:
@@ -304,4 +372,4 @@ def test_a_full_queue_is_not_pulled_until_something_is_finished() -> None:
     assert waited == []
     world.worker._pull()
     world.worker._wait_for_room()
-    assert len(waited) == 1
+    assert waited == [1.0], "a wake-up that is missed costs a second"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -108,8 +109,34 @@ def test_a_message_for_which_no_thread_is_left_is_sent_back_again():
     with pytest.raises(RuntimeError, match=NO_THREAD):
         world.worker.record_not_sent_back(world.messages[0], refused=True)
     assert world.worker.position == 0
+    assert world.worker.messages_to_send_back() == world.messages[1:], "not at once"
     world.clock.sleep(5.0)
     assert world.worker.messages_to_send_back() == world.messages
+
+
+def test_a_message_that_two_answers_accept_is_sent_back_once():
+    world = World(0, 1)
+    world.defer(world.messages)
+    for _ in range(2):
+        world.worker.record_sent_back(world.messages[0])
+    assert world.worker.messages_to_send_back() == world.messages[1:]
+    assert world.worker.position == 1
+
+
+def test_a_thread_is_waited_for_as_long_as_it_is_told():
+    world, may_end = World(), threading.Event()
+    world.worker._pull = lambda: may_end.wait(60) and world.worker.stop()
+    world.worker.start()
+    world.worker.join(0.01)
+    assert not world.worker.broken
+    assert not world.worker.stopped
+    may_end.set()
+    world.worker.join(30.0)
+    assert world.worker.stopped
+
+
+def test_a_queue_without_messages_is_never_full():
+    assert not World(max_span=1, max_queued=1, max_queued_bytes=1).worker._is_full()
 
 
 def test_a_message_of_a_run_is_tried_again_at_the_broker_only():
