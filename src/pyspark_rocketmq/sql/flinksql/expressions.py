@@ -7,11 +7,11 @@ from typing import Final, cast
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.forms import IS_JSON, called, fill, json_text
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, FUNCTIONS, UNKNOWN, Function
 from pyspark_rocketmq.sql.flinksql.functions.times import NO_LETTERS
 from pyspark_rocketmq.sql.flinksql.grammar import RoundTime, position_of
-from pyspark_rocketmq.sql.flinksql.whole_numbers import (
+from pyspark_rocketmq.sql.flinksql.operators.forms import IS_JSON, called, fill, json_text
+from pyspark_rocketmq.sql.flinksql.operators.whole_numbers import (
     divide,
     is_fractional,
     note_whole,

@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.forms import called, fill
+from pyspark_rocketmq.sql.flinksql.operators.forms import called, fill
 
 __all__ = [
     "divide",

@@ -1,0 +1,1 @@
+"""What operators and calls become: expressions of Spark with arguments in them, and whole numbers."""
