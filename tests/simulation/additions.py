@@ -12,8 +12,9 @@ from tests.simulation.group import GroupPlan
 from tests.simulation.plan import HIDES, Plan
 from tests.simulation.reshaping import draw_more_faults
 from tests.simulation.scene import Fault
+from tests.simulation.stage import Kills
 
-__all__ = ["ONE_BY_ONE", "PARTS", "tuning", "with_edge_answers"]
+__all__ = ["LAST_PARTS", "ONE_BY_ONE", "PARTS", "tuning"]
 
 _MISSING_ANSWERS: Final = ("send: executed, no answer", "send: executed, connection closed")
 _NOT_STAGED: Final = frozenset(
@@ -322,6 +323,40 @@ def with_more_faults(plan: Plan) -> Plan:
     return plan.with_faults(more)
 
 
+def with_slow_writes(plan: Plan) -> Plan:
+    """Have more in flight than a slow link carries within the time-out of a send, and nothing else wrong."""
+    chance = plan.own_chance("slow writes")
+    special = plan.sinks or plan.check_s or plan.bystanders or plan.retires or plan.wanted.since_ms
+    if plan.sink is None or plan.sink.transactional or special or chance.random() < 0.85:
+        return plan
+    options = {name: it for name, it in plan.sink.options.items() if name not in ("batchSize", "sendsInFlight")}
+    sink = replace(plan.sink, batches=2, partitions=3, rows=20, options=options | {"sendTimeoutMs": "400"})
+    habits = replace(plan.habits, bytes_per_s=1e5)
+    return replace(plan, sink=sink, habits=habits, body_bytes=4_000, faults=(), kills=Kills())
+
+
+def with_lost_proxies(plan: Plan) -> Plan:
+    """Have the machine of a proxy go away, and come back, while a query reads much from it."""
+    chance = plan.own_chance("lost proxies")
+    others = plan.group or plan.direct or plan.sink or plan.aligned or plan.wanted.since_ms
+    if not plan.proxies or others or chance.random() < 0.5:
+        return plan
+    options = {name: it for name, it in plan.options.items() if name not in tuning()}
+    moments = [chance.uniform(3.0, 8.0) for _ in range(2)]
+    return replace(
+        plan,
+        proxies=1,
+        queues=8,
+        writers=((100, 0.0, True),),
+        options=options | {"requestTimeoutMs": "10000"},
+        changes=(),
+        habits=replace(plan.habits, bytes_per_s=1e5),
+        kills=Kills(),
+        body_bytes=4_000,
+        faults=(),
+    ).with_faults([Fault(at_s, "a proxy is away", 0.1, chance.getrandbits(32)) for at_s in moments])
+
+
 def with_edge_answers(plan: Plan) -> Plan:
     """Have servers answer at the edge of the protocol."""
     chance = plan.own_chance("edge answers")
@@ -361,3 +396,6 @@ PARTS: Final = (
     with_forgetful_name_servers,
 )
 """In their order. What one draws does not change what others do."""
+
+LAST_PARTS: Final = (with_slow_writes, with_lost_proxies, with_edge_answers)
+"""Those that need to know all others."""

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.simulation.additions import ONE_BY_ONE, PARTS, tuning, with_edge_answers
+from tests.simulation.additions import LAST_PARTS, ONE_BY_ONE, PARTS, tuning
 from tests.simulation.faults import draw_faults
 from tests.simulation.network import Habits
 from tests.simulation.plan import GROUP, Plan
@@ -24,7 +24,7 @@ _LAGS: Final = ("a slave lags", "a master is gone, and its slaves lag")
 def draw_plan(seed: int) -> Plan:
     """Draw everything that a life needs."""
     plan = _draw(seed)
-    for add in (*PARTS, *SELECTING_PARTS, with_edge_answers):
+    for add in (*PARTS, *SELECTING_PARTS, *LAST_PARTS):
         plan = add(plan)
     return plan
 

@@ -2,7 +2,7 @@
 
 # Facts (RocketMQ 5.4)
 # - NettyRemotingAbstract.processRequestCommand: [REJECTREQUEST] where a processor rejects all requests (of
-#   sends, while the page cache is busy), [OVERLOAD] where its queue is full, GO_AWAY after the server was told
+#   sends, while the page cache is busy), [OVERLOAD] where its queue is full, GO_AWAY when the server was told
 #   to shut down and before it closes its connections (enableShutdownGracefully).
 # - BrokerFastFailure: requests that waited too long in a queue, and sends that wait while the page cache is
 #   busy, are not executed.
@@ -71,9 +71,7 @@ _BUSY: Final = {
         "service not available now. It may be caused by one of the following reasons: "
         "the broker's disk is full, messages are put to the slave, message store has been shut down, etc.",
     ),
-    "a name server waits for its brokers": _Edge(
-        ROUTES, ResponseCode.SYSTEM_ERROR, "name server not ready"
-    ),
+    "a name server waits for its brokers": _Edge(ROUTES, ResponseCode.SYSTEM_ERROR, "name server not ready"),
     "the page cache is busy: a transaction is not ended": _Edge(
         COMMITS, ResponseCode.SYSTEM_ERROR, "OS page cache busy, please try another machine"
     ),
@@ -86,9 +84,7 @@ WEAK: Final = {
     "stored, and not at a slave in time": _Edge(
         SENDS, ResponseCode.FLUSH_SLAVE_TIMEOUT, how=Answering.OTHERWISE
     ),
-    "stored, and no slave is there": _Edge(
-        SENDS, ResponseCode.SLAVE_NOT_AVAILABLE, how=Answering.OTHERWISE
-    ),
+    "stored, and no slave is there": _Edge(SENDS, ResponseCode.SLAVE_NOT_AVAILABLE, how=Answering.OTHERWISE),
 }
 """Answers to messages that are stored, and may be lost in a crash: a send fails unless they are accepted."""
 

@@ -325,6 +325,12 @@ PLANTS: Final = tuple(
             "            self._waiting.append(flight)\n            return",
             "            self._report(SendOutcome(flight.token, None, None, error))\n            return",
         ),
+        (
+            "an outage that is waited for uses up the retries of a send",
+            "client.send.send_pipeline",
+            "tried = flight.failures if error.outage else flight.refusals",
+            "tried = flight.failures",
+        ),
         # --- a task of the sink
         (
             "a task does not wait for its last answers",

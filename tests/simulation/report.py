@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from tests.simulation.edge_answers import EDGE_KINDS
 from tests.simulation.faults import KINDS
 from tests.simulation.life import Verdict
 from tests.simulation.scenarios import to_json
@@ -22,6 +23,21 @@ _LAST: Final = 10
 """So many events of a life are shown, from its begin and from its end."""
 
 _ANSWERS: Final = tuple(how.value for how in Answering)
+_EDGES: Final = (
+    *(f"{kind}: answered" for kind in sorted(EDGE_KINDS)),
+    "answer: INVALID_PARAMETER",
+    "answer: NOT_LEADER_FOR_QUEUE",
+    "answer: PULL_NOT_FOUND, NO_MESSAGE_IN_QUEUE",
+    "answer: PULL_NOT_FOUND, OFFSET_OVERFLOW_ONE",
+    "answer: PULL_OFFSET_MOVED, OFFSET_OVERFLOW_BADLY",
+    "answer: PULL_OFFSET_MOVED, OFFSET_TOO_SMALL",
+    "answer: PULL_RETRY_IMMEDIATELY, MESSAGE_WAS_REMOVING",
+    "answer: PULL_RETRY_IMMEDIATELY, NO_MATCHED_MESSAGE",
+    "answer: PULL_RETRY_IMMEDIATELY, OFFSET_OVERFLOW_BADLY",
+    "answer: TOPIC_NOT_EXIST",
+)
+"""Answers at the edge of the protocol, those of a slave that lags among them."""
+
 _DEATHS: Final = tuple(
     f"{name} killed: {step}"
     for name, steps in {
@@ -37,6 +53,7 @@ _STATES: Final = (
     "a queue that was read is removed",
     "a reader with little memory",
     "a resolver rolls a half message back",
+    "a write fails: stored, but not durably",
     "batch jobs",
     "batch run again after a restart",
     "batches",
@@ -66,6 +83,7 @@ _STATES: Final = (
 _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "faults": KINDS,
     "answers": _ANSWERS,
+    "answers at the edge of the protocol": _EDGES,
     "deaths": _DEATHS,
     "states": _STATES,
 }

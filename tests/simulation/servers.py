@@ -184,7 +184,7 @@ class Server:
                 one.times -= 1
                 self.happened[one.how.value] += 1
                 if one.what:
-                    self.happened[one.what] += 1
+                    self.happened[f"{one.what}: answered"] += 1
                 return one
         return None
 

@@ -364,7 +364,8 @@ class Sink:
     def _failed(self, error: RocketMQError) -> None:
         """An outage is waited for, except by a new process that has never reached a name server.
 
-        And rows are written again that are stored, but not as the write demands. Proxies do not tell that name servers have restarted and know no broker yet.
+        And rows are written again that are stored, but not as the write demands. Proxies do not tell that
+        name servers have restarted and know no broker yet.
         """
         unknown = self._history.proxied and isinstance(error, TopicNotFoundError)
         unreached = any(isinstance(one, NameServerError) for one in (error, error.__cause__))
