@@ -329,7 +329,9 @@ def with_slow_writes(plan: Plan) -> Plan:
     special = plan.sinks or plan.check_s or plan.bystanders or plan.retires or plan.wanted.since_ms
     if plan.sink is None or plan.sink.transactional or special or chance.random() < 0.85:
         return plan
-    options = {name: it for name, it in plan.sink.options.items() if name not in ("batchSize", "sendsInFlight")}
+    options = {
+        name: it for name, it in plan.sink.options.items() if name not in ("batchSize", "sendsInFlight")
+    }
     sink = replace(plan.sink, batches=2, partitions=3, rows=20, options=options | {"sendTimeoutMs": "400"})
     habits = replace(plan.habits, bytes_per_s=1e5)
     return replace(plan, sink=sink, habits=habits, body_bytes=4_000, faults=(), kills=Kills())

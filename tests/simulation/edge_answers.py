@@ -8,6 +8,7 @@
 #   busy, are not executed.
 # - SendMessageProcessor.handlePutMessageResult: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and
 #   SLAVE_NOT_AVAILABLE are the codes of messages that are stored; the others of messages that are not.
+#   CommitLog.asyncPutMessage: too few replicas in sync is an answer of controllers and of acting masters only.
 # - PullMessageProcessor: cold data. EndTransactionProcessor: a busy page cache is SYSTEM_ERROR.
 # - ClientRequestProcessor: a name server that waits for its brokers has no route for anyone.
 # - A broker that may not be written registers its topics so: see "a topic is read-only at a broker".
@@ -25,7 +26,7 @@ from tests.simulation.servers import COMMITS, PULLS, ROUTES, SENDS, Answering, M
 from pyspark_rocketmq.model import MASTER_ID
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
-__all__ = ["EDGE_KINDS", "GOES_AWAY", "REFUSED_FOR_GOOD", "WEAK"]
+__all__ = ["EDGE_KINDS", "GOES_AWAY", "REFUSED_FOR_GOOD", "WEAK", "answer"]
 
 _FLOW_CONTROL: Final = "broker busy, start flow control for a while"
 _REJECTED: Final = "system busy, start flow control for a while"
@@ -96,6 +97,12 @@ REFUSED_FOR_GOOD: Final = {
 """Answers after which a send is tried elsewhere, a limited number of times."""
 
 GOES_AWAY: Final = "a server shuts down"
+
+
+def answer(kind: str) -> tuple[ResponseCode, str]:
+    """Return the code and the remark of a kind of answers."""
+    edge = (_BUSY | WEAK | REFUSED_FOR_GOOD)[kind]
+    return edge.code, edge.remark
 
 
 def _answer(scene: Scene, edge: _Edge) -> None:
