@@ -1,4 +1,4 @@
-"""Answers at the edge of the protocol that a real broker can be brought to: the simulation's have their text."""
+"""Answers at the edge of the protocol, to which a real broker can be brought: the simulation has its text."""
 
 from __future__ import annotations
 

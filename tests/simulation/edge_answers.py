@@ -8,7 +8,7 @@
 #   busy, are not executed.
 # - SendMessageProcessor.handlePutMessageResult: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and
 #   SLAVE_NOT_AVAILABLE are the codes of messages that are stored; the others of messages that are not.
-#   CommitLog.asyncPutMessage: too few replicas in sync is an answer of controllers and of acting masters only.
+#   CommitLog.asyncPutMessage: too few replicas in sync is an answer under controllers and acting masters.
 # - PullMessageProcessor: cold data. EndTransactionProcessor: a busy page cache is SYSTEM_ERROR.
 # - ClientRequestProcessor: a name server that waits for its brokers has no route for anyone.
 # - A broker that may not be written registers its topics so: see "a topic is read-only at a broker".
