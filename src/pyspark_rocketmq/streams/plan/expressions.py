@@ -26,7 +26,7 @@ _OPERATORS: Final = {
 }
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?")
 _DOUBLE_DIGITS: Final = 15
-"""All whole numbers of so many digits are different doubles."""
+"""Up to this number of digits, different whole numbers are different doubles."""
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _TYPES: Final = {
