@@ -111,6 +111,7 @@ def test_messages_of_another_commit_topic_are_no_silent_loss(
         ({}, "needs either name_server or client"),
         ({"name_server": "127.0.0.1:1", "start": "middle"}, "start is earliest or latest"),
         ({"name_server": "127.0.0.1:1", "position": "{}"}, "this is no position"),
+        ({"name_server": "127.0.0.1:1", "position": "[" * 100_000}, "this is no position"),
         ({"name_server": "127.0.0.1:1", "position": '{"version": 2}'}, "a newer release wrote this position"),
     ],
 )
