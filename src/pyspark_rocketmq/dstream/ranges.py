@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from pyspark import TaskContext
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model import OffsetRange
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
 
 __all__ = [
     "CanCommitOffsets",
@@ -70,6 +70,14 @@ class OffsetRanges(tuple[OffsetRange, ...]):
     def planned(self) -> int:
         """The number of offsets in all ranges."""
         return sum(map(len, self))
+
+    @property
+    def ends(self) -> dict[MessageQueue, int]:
+        """Where each queue ends: the last end of its ranges, which may be of several batches."""
+        ends: dict[MessageQueue, int] = {}
+        for found in self:
+            ends[found.queue] = max(found.until_offset, ends.get(found.queue, 0))
+        return ends
 
 
 RangesLike: TypeAlias = Iterable[OffsetRange] | Mapping[TopicQueueId, Sequence[OffsetRange]]

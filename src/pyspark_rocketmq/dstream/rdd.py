@@ -246,11 +246,9 @@ def _committed_in(ranges: OffsetRanges, options: DirectOptions) -> Committed:
     by = {found.topic: options.isolation.commit_topic_of(found.topic) for found in ranges}
     committed = read_committed(shared_client(options.client), by)
     begins: dict[MessageQueue, int] = {}
-    ends: dict[MessageQueue, int] = {}
     for found in ranges:
         begins[found.queue] = min(found.from_offset, begins.get(found.queue, found.from_offset))
-        ends[found.queue] = max(found.until_offset, ends.get(found.queue, 0))
-    return replace(committed, ranges=clip(committed.ranges, begins=begins, ends=ends))
+    return replace(committed, ranges=clip(committed.ranges, begins=begins, ends=ranges.ends))
 
 
 def _schema(options: Mapping[str, Any]) -> Any:

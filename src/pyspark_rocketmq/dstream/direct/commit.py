@@ -50,10 +50,7 @@ class Committer(CanCommitOffsets):
         group begins exactly there. Batches that were not committed before a crash are read again. Call it on
         the driver. Without a callback, a failure is logged.
         """
-        ends: dict[MessageQueue, int] = {}
-        for found in to_ranges(offsetRanges):  # of several batches, too
-            ends[found.queue] = max(found.until_offset, ends.get(found.queue, 0))
-        if ends:
+        if ends := to_ranges(offsetRanges).ends:
             self._queue.add(ends, callback)
 
     @cached_property
