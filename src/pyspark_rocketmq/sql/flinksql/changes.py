@@ -9,8 +9,8 @@ from typing import Final, cast
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.expressions import called, fill
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
+from pyspark_rocketmq.sql.flinksql.operators.forms import called, fill
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW
 from pyspark_rocketmq.sql.flinksql.selects import is_aggregation
 from pyspark_rocketmq.sql.statements import Position, Query

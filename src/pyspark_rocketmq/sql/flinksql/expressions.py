@@ -22,7 +22,7 @@ from pyspark_rocketmq.sql.flinksql.operators.whole_numbers import (
 )
 from pyspark_rocketmq.sql.statements import Query
 
-__all__ = ["called", "fill", "translate_expressions"]
+__all__ = ["translate_expressions"]
 
 _QUOTIENT: Final = "CASE WHEN _2 THEN CAST(CAST(_1 AS BIGINT) AS STRING) ELSE CAST(_1 AS STRING) END"
 _TEXT: Final = "CASE WHEN typeof(_1) = 'boolean' THEN upper(CAST(_1 AS STRING)) ELSE CAST(_1 AS STRING) END"

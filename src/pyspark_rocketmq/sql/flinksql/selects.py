@@ -9,8 +9,8 @@ from typing import Final
 from sqlglot import exp
 
 from pyspark_rocketmq.options import CompatibilityWarning
-from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.statements import Name, Query
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.expressions import fill
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
+from pyspark_rocketmq.sql.flinksql.operators.forms import fill
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.statements import Column, PhysicalColumn, Query
 

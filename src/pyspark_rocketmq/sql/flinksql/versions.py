@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.statements import Query
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.expressions import called
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,

@@ -7,8 +7,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.flinksql.selects import hidden_column, is_aggregation, window_part
 from pyspark_rocketmq.sql.flinksql.state.parts import (

@@ -7,9 +7,9 @@ from typing import Final, NoReturn
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, Relation
 from pyspark_rocketmq.sql.state.steps import RESULT, Aggregate, Fold
 from pyspark_rocketmq.sql.statements import Query

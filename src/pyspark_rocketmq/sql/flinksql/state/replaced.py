@@ -7,8 +7,8 @@ from typing import Final, cast
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.selects import is_aggregation
 

@@ -11,8 +11,8 @@ from typing import Final, cast
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.expressions import called
 from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_expression, position_of
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.flinksql.windows.intervals import interval_micros, interval_text, offset_text
 from pyspark_rocketmq.sql.statements import Query
