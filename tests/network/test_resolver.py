@@ -24,6 +24,15 @@ from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, Transac
 NAME = TransactionName("query", 7)
 
 
+def resolver(cluster: ScriptedCluster, log: Path) -> TransactionResolver:
+    return TransactionResolver(
+        nameServer=cluster.name_server,
+        topic="orders",
+        deliveryGuarantee="transactional",
+        transactionLog=str(log),
+    )
+
+
 @pytest.mark.parametrize("trouble", [OSError("the disk is away"), KeyError()], ids=["OSError", "bug"])
 def test_the_resolver_outlives_a_log_that_cannot_be_read(
     trouble: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -60,12 +69,7 @@ def test_the_resolver_outlives_a_log_that_cannot_be_read(
     with (
         caplog.at_level(logging.INFO),
         ScriptedCluster(script) as cluster,
-        TransactionResolver(
-            nameServer=cluster.name_server,
-            topic="orders",
-            deliveryGuarantee="transactional",
-            transactionLog=str(tmp_path),
-        ),
+        resolver(cluster, tmp_path),
     ):
         eventually(lambda: rolled_back, 20, what="a rollback after the trouble")
     assert not troubles
@@ -86,12 +90,7 @@ def test_a_broker_that_refuses_the_resolver_keeps_it_from_no_other(
     with (
         caplog.at_level(logging.INFO),
         ScriptedCluster(script, brokers=("broker-a", "broker-b")) as cluster,
-        TransactionResolver(
-            nameServer=cluster.name_server,
-            topic="orders",
-            deliveryGuarantee="transactional",
-            transactionLog=str(tmp_path),
-        ),
+        resolver(cluster, tmp_path),
     ):
         both = {"broker-a", "broker-b"}
         eventually(lambda: both <= set(heartbeats), 20, what="a heartbeat at each broker")
@@ -125,12 +124,7 @@ def test_a_connection_that_ended_is_not_polled_while_no_route_has_its_broker(
     monkeypatch.setattr(TransactionChecks, "_pause", pause)
     with (
         ScriptedCluster(script) as cluster,
-        TransactionResolver(
-            nameServer=cluster.name_server,
-            topic="orders",
-            deliveryGuarantee="transactional",
-            transactionLog=str(tmp_path),
-        ),
+        resolver(cluster, tmp_path),
     ):
         eventually(lambda: pauses, 20, what="a pause until a route has the broker again")
     assert heartbeats == ["broker-a"]
