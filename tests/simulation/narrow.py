@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,7 +27,7 @@ from pyspark_rocketmq.testing.wire import Reply
 __all__ = ["NarrowReader"]
 
 _ANSWERS: Final = 5
-"""So many may be in its memory. Each has one message: their sizes do not change, as the bound assumes."""
+"""So many may be in its memory. Each has one message."""
 _RECORD_BYTES: Final = 400
 """More than a message has without its body."""
 _NAME: Final = "narrow"
@@ -36,20 +37,23 @@ _NAME: Final = "narrow"
 class _Held:
     """The answers of one read that were sent and not given out, by queue and offset.
 
-    Those of a connection that is gone do not count: which of them have arrived is not known.
+    Those of a connection that is gone do not count: which of them have arrived is not known. Each counts as
+    the smallest one: messages may become larger, and what was asked for before the first of these was right.
     """
 
-    sizes: dict[tuple[MessageQueue, int], tuple[int, Session]] = field(default_factory=dict)
+    smallest: int = sys.maxsize
+    sessions: dict[tuple[MessageQueue, int], Session] = field(default_factory=dict)
     reached: dict[MessageQueue, int] = field(default_factory=dict)
-    over: list[dict[tuple[MessageQueue, int], int]] = field(default_factory=list)
+    over: list[set[tuple[MessageQueue, int]]] = field(default_factory=list)
     """What there was when it was too much, unless a part of it was about to be given out."""
 
     def send(self, queue: MessageQueue, offset: int, size: int, session: Session, *, most: int) -> None:
         """Record an answer: one that is sent again takes the place of the first."""
+        self.smallest = min(self.smallest, size)
         if offset >= self.reached.get(queue, offset + 1):
-            self.sizes[queue, offset] = size, session
-        held = {place: size for place, (size, session) in self.sizes.items() if session.open}
-        if sum(held.values()) > most:
+            self.sessions[queue, offset] = session
+        held = {place for place, session in self.sessions.items() if session.open}
+        if len(held) * self.smallest > most:
             self.over.append(held)
 
     def give_out(self, queue: MessageQueue, until: int, *, most: int) -> Iterator[int]:
@@ -58,15 +62,19 @@ class _Held:
         What is given out now was taken before: the reader may first have had to connect for the next range.
         """
         for held in self.over:
-            left, at = sum(held.values()), self.reached[queue]
+            left, at = len(held), self.reached[queue]
             while at < until and (queue, at) in held:
-                left -= held[queue, at]
+                left -= 1
                 at += 1
-            if left > most:
-                yield left
+            if left * self.smallest > most:
+                yield left * self.smallest
         self.over.clear()
         self.reached[queue] = until
-        self.sizes = {key: size for key, size in self.sizes.items() if key[0] != queue or key[1] >= until}
+        self.sessions = {
+            place: session
+            for place, session in self.sessions.items()
+            if place[0] != queue or place[1] >= until
+        }
 
 
 class NarrowReader:
@@ -111,7 +119,8 @@ class NarrowReader:
             return
         asked = PullMessageRequest.parse(frame.command.fields)
         queue = MessageQueue(asked.topic, broker, asked.queue_id)
-        self._held.send(queue, asked.queue_offset, len(reply.body), session, most=self._most_held)
+        if reply.body:
+            self._held.send(queue, asked.queue_offset, len(reply.body), session, most=self._most_held)
 
     def _run(self) -> None:
         scheduler = self._stage.scheduler
@@ -123,7 +132,7 @@ class NarrowReader:
         )
         while not self._stage.healed:
             ranges = [each for each in self._ranges() if len(each)]
-            self._held = _Held(reached={each.queue: each.from_offset for each in ranges})
+            self._held = _Held(self._held.smallest, reached={each.queue: each.from_offset for each in ranges})
             try:
                 self._read(client, ranges)
             except RocketMQError as error:
