@@ -15,13 +15,16 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import tomllib
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -144,11 +147,13 @@ def run(module: str, tests: list[str], *, deadline_s: float) -> Result:
     stages = finished.read_text().split() if finished.is_file() else []
     if stages[:1] != [source]:
         stages = [source]
-    if stage not in stages:
-        _forget_survivors(place, module)
-    elif not _read(place, module).counts["not checked"]:
+    running, this = place / "running", f"{source} {stage}"
+    if stage in stages and not _read(place, module).counts["not checked"]:
         return _read(place, module)
+    if stage not in stages and not (running.is_file() and running.read_text() == this):
+        _forget_survivors(place, module)
     finished.write_text("\n".join(stages))
+    running.write_text(this)
     code = _mutmut(place, deadline_s)
     result = _read(place, module)
     if code == 0 and not result.counts["not checked"]:
@@ -170,13 +175,15 @@ def _mutmut(place: Path, deadline_s: float) -> int:
             cwd=place,
             stdout=log,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             return process.wait(timeout=max(1.0, deadline_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             return -1
         finally:
-            process.terminate()
+            with suppress(ProcessLookupError):  # its child may be a mutant that never ends
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
@@ -190,36 +197,34 @@ def _meta(place: Path, module: str) -> Path:
 
 
 def _forget_survivors(place: Path, module: str) -> None:
-    """Let everything be tested again that was not killed, with other tests."""
+    """Let everything be tested again that was not killed, with other tests.
+
+    What ended by a timeout counts as killed: it would wait as often as there are lists of tests.
+    """
     (place / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
     if (meta := _meta(place, module)).is_file():
         data = json.loads(meta.read_text())
         codes = data["exit_code_by_key"]
-        data["exit_code_by_key"] = {name: code if code == _KILLED else None for name, code in codes.items()}
+        data["exit_code_by_key"] = {
+            name: code if _outcome(code) in ("killed", "timeout") else None for name, code in codes.items()
+        }
         meta.write_text(json.dumps(data))
 
 
-_KILLED: Final = 1
-_OUTCOMES: Final = {
-    None: "not checked",
-    0: "survived",
-    _KILLED: "killed",
-    3: "killed",
-    33: "no tests",
-    5: "no tests",
-}
+_OUTCOMES: Final = {None: "not checked", 0: "survived", 33: "no tests", 5: "no tests"}
 _TIMEOUTS: Final = {36, 24, -24, 152, 255}
+
+
+def _outcome(code: int | None) -> str:
+    """Return what an exit code of pytest says; one that is not listed is a failure, or a crash."""
+    return "timeout" if code in _TIMEOUTS else _OUTCOMES.get(code, "killed")
 
 
 def _read(place: Path, module: str) -> Result:
     meta = _meta(place, module)
     codes = json.loads(meta.read_text())["exit_code_by_key"] if meta.is_file() else {}
-    counts = Counter(
-        "timeout" if code in _TIMEOUTS else _OUTCOMES.get(code, "killed") for code in codes.values()
-    )
-    survivors = _show(
-        place, module, [name for name, code in codes.items() if _OUTCOMES.get(code) == "survived"]
-    )
+    counts = Counter(_outcome(code) for code in codes.values())
+    survivors = _show(place, module, [name for name, code in codes.items() if _outcome(code) == "survived"])
     known = _equivalent(module)
     left = [
         survivor
@@ -286,7 +291,7 @@ def main() -> None:
             for tests in stages:
                 result = run(module, tests, deadline_s=deadline_s)
                 finished = finished and result.finished
-                if not any(result.counts[left] for left in ("survived", "no tests", "not checked")):
+                if not result.survivors and not result.counts["no tests"] + result.counts["not checked"]:
                     break
         if not result.counts:
             continue
