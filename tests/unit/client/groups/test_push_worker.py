@@ -135,6 +135,14 @@ def test_a_thread_is_waited_for_as_long_as_it_is_told():
     assert world.worker.stopped
 
 
+def test_a_thread_has_the_name_of_its_queue():
+    world, names = World(), list[str]()
+    world.worker._pull = lambda: names.append(threading.current_thread().name) or world.worker.stop()
+    world.worker.start()
+    world.worker.join(30.0)
+    assert names == [f"push-{QUEUE}"]
+
+
 def test_a_queue_without_messages_is_never_full():
     assert not World(max_span=1, max_queued=1, max_queued_bytes=1).worker._is_full()
 
