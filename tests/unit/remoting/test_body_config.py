@@ -156,11 +156,11 @@ def test_runtime_info() -> None:
 
 
 def test_broker_properties_read() -> None:
-    text = b"brokerName=broker-a\nbrokerIP1=\nstorePath=C:\\x=y\r\n\nnoise\n"
+    text = b"brokerName=broker-a\nbrokerIP1=\nstorePath=C:\\x y=z\r\n\nnoise\n"
     assert decode_broker_properties(text) == {
         "brokerName": "broker-a",
         "brokerIP1": "",
-        "storePath": "C:\\x=y",
+        "storePath": "C:\\x y=z",
     }
     with pytest.raises(RemoteProtocolError):
         decode_broker_properties(b"a=\xff")
@@ -169,6 +169,9 @@ def test_broker_properties_read() -> None:
 def test_broker_properties_write_what_java_properties_read() -> None:
     assert encode_broker_properties({"a.b": "1", "path": "C:\\x y", "name": "é😀\n"}) == (
         b"a.b=1\npath=C:\\u005cx\\u0020y\nname=\\u00e9\\ud83d\\ude00\\u000a\n"
+    )
+    assert encode_broker_properties({"name": "\ud800"}) == b"name=\\ud800\n", (
+        "half a character is one to Java"
     )
 
 

@@ -129,6 +129,13 @@ def test_queue_lock() -> None:
     assert decode_locked_queues(b'{"lockOKMQSet":[]}') == frozenset()
 
 
+def test_a_locked_queue_of_another_shape_is_named() -> None:
+    with pytest.raises(
+        RemoteProtocolError, match=r"lock result\.lockOKMQSet\[0\]\.<key> should be an object"
+    ):
+        decode_locked_queues(b'{"lockOKMQSet":[1]}')
+
+
 @pytest.mark.parametrize("body", [b'{"lockOKMQSet":[1]}', b'{"lockOKMQSet":[{"topic":"t"}]}', b"[]"])
 def test_queue_lock_of_another_shape(body: bytes) -> None:
     with pytest.raises(RemoteProtocolError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -48,6 +49,11 @@ def test_route_without_a_master() -> None:
     assert route.brokers[0].master is None
     assert len(route.read_queues()) == 4
     assert route.write_queues() == ()
+
+
+def test_a_broker_without_queues_to_read() -> None:
+    route = decode_route("t", STANDARD.replace(b'"readQueueNums":4', b'"readQueueNums":0'))
+    assert (route.read_queues(), [queue.queue_id for queue in route.write_queues()]) == ((), [0, 1])
 
 
 def test_route_without_anything() -> None:
@@ -112,6 +118,17 @@ def test_of_claims_with_the_same_epoch_the_last_name_wins_wherever_it_stands() -
     assert static_route(a=one, b=other).owner(queue) == static_route(b=other, a=one).owner(queue) == "b"
 
 
+def test_a_mapping_without_an_epoch_is_older_than_any_other() -> None:
+    route = static_route(b={"currIdMap": {0: 0}}, a=mapping("a", 1, {0: 0}))
+    assert route.owner(MessageQueue("t", LOGICAL, 0)) == "a"
+
+
+@pytest.mark.parametrize("total", [-1, MAX_QUEUES + 1])
+def test_a_total_of_a_static_topic_has_bounds(total: int) -> None:
+    with pytest.raises(RemoteProtocolError, match=r"\.a\.totalQueues should be an integer from 0 to 65536"):
+        static_route(a=mapping("a", 1, {}) | {"totalQueues": total})
+
+
 def test_a_mapping_that_says_little() -> None:
     """A queue beyond the total that brokers report is still a queue; scope and epoch have defaults."""
     route = static_route(a={"currIdMap": {7: 0}}, b={})
@@ -165,8 +182,9 @@ def test_the_queues_of_all_brokers_are_counted_together() -> None:
     """Each entry alone is in bounds; planning would make an object for each of 65 million queues."""
     entry = {"readQueueNums": MAX_QUEUES, "writeQueueNums": 0, "perm": 6}
     document = {"brokerDatas": [], "queueDatas": [entry | {"brokerName": f"b{n}"} for n in range(1_000)]}
-    with pytest.raises(RemoteProtocolError, match="65536000 queues"):
+    with pytest.raises(RemoteProtocolError, match="65536000 queues") as caught:
         decode_route("t", json.dumps(document).encode())
+    assert caught.value.facts["topic"] == "t"
     document["queueDatas"] = document["queueDatas"][:1]
     assert len(decode_route("t", json.dumps(document).encode()).read_queues()) == MAX_QUEUES
 
@@ -175,8 +193,9 @@ def test_the_queues_of_all_scopes_of_a_static_topic_are_counted_together() -> No
     mappings = {
         f"b{n}": mapping("b", 1, {}, scope=f"s{n}") | {"totalQueues": MAX_QUEUES} for n in range(1_000)
     }
-    with pytest.raises(RemoteProtocolError, match="65536000 queues"):
+    with pytest.raises(RemoteProtocolError, match="65536000 queues") as caught:
         static_route(**mappings)
+    assert caught.value.facts["topic"] == "t"
 
 
 def test_queues_that_brokers_map_beyond_the_total_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +203,15 @@ def test_queues_that_brokers_map_beyond_the_total_are_counted_too(monkeypatch: p
     assert len(static_route(a=mapping("a", 1, dict.fromkeys(range(7), 0))).static_queues) == 7
     with pytest.raises(RemoteProtocolError, match="8 queues"):
         static_route(a=mapping("a", 1, dict.fromkeys(range(8), 0)))
+
+
+@pytest.mark.parametrize("name", [b"readQueueNums", b"writeQueueNums"])
+def test_the_queues_of_one_broker_have_bounds(name: bytes) -> None:
+    body = re.sub(b'"%b":.' % name, b'"%b":65537' % name, STANDARD)
+    with pytest.raises(
+        RemoteProtocolError, match=rf"\[0\]\.{name.decode()} should be an integer from 0 to 65536"
+    ):
+        decode_route("t", body)
 
 
 def test_complaint_names_the_place() -> None:

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from pyspark_rocketmq.errors import LocalProtocolError, RemoteProtocolError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.remoting.body import (
+    decode_cluster_info,
+    decode_consume_stats,
+    decode_consumer_connection,
+    decode_consumer_ids,
+    decode_group_config,
+    decode_group_configs,
+    decode_group_list,
+    decode_locked_queues,
+    decode_producer_connection,
+    decode_reset_offsets,
+    decode_route,
+    decode_runtime_info,
+    decode_topic_config,
+    decode_topic_configs,
+    decode_topic_list,
+    decode_topic_stats,
+)
 from pyspark_rocketmq.remoting.body.shape import Node, queue_key, read, write
 
 
@@ -33,12 +52,39 @@ from pyspark_rocketmq.remoting.body.shape import Node, queue_key, read, write
          "stats should be an object with numeric keys", "dict"),
         ('{"a":1}', lambda node: queue_key(node.value, "stats"),
          "stats.<key>.topic should be a string", "NoneType"),
+        ('"a"', lambda node: queue_key(node.value, "stats"), "stats.<key> should be an object", "str"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_place(body: str, look: Callable[[Node], object], said: str, found: str) -> None:
     with pytest.raises(RemoteProtocolError, match=re.escape(f": {said}")) as caught:
         look(read(body.encode(), "stats"))
     assert caught.value.facts["found"] == found
+
+
+@pytest.mark.parametrize(
+    ("decode", "place"),
+    [
+        (decode_topic_config, "topic config"),
+        (decode_topic_configs, "topic configs"),
+        (decode_group_config, "group config"),
+        (decode_group_configs, "group configs"),
+        (decode_runtime_info, "runtime info"),
+        (decode_cluster_info, "cluster info"),
+        (decode_topic_list, "topic list"),
+        (decode_group_list, "group list"),
+        (decode_locked_queues, "lock result"),
+        (decode_consumer_ids, "consumer list"),
+        (decode_consumer_connection, "consumer connection"),
+        (decode_producer_connection, "producer connection"),
+        (decode_topic_stats, "topic stats"),
+        (decode_consume_stats, "consume stats"),
+        (decode_reset_offsets, "reset offsets"),
+        (partial(decode_route, "t"), "route"),
+    ],
+)
+def test_an_error_names_the_body(decode: Callable[[bytes], object], place: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=f": {place} should be an object"):
+        decode(b"7")
 
 
 def test_a_long_path_is_cut() -> None:
@@ -52,6 +98,7 @@ def test_what_is_absent_has_its_default() -> None:
         assert (node[name].string("x"), node[name].integer(7), node[name].boolean(True)) == ("x", 7, True)
         assert (list(node[name].members()), list(node[name].elements())) == ([], [])
         assert (node[name].strings(), node[name].texts()) == ((), {})
+    assert read(b'{"a":"b","c":""}', "stats").texts() == {"a": "b", "c": ""}
     assert (Node("", "").string("x"), Node(0, "").integer(7), Node(False, "").boolean(True)) == ("", 0, False)
 
 

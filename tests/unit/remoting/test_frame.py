@@ -61,6 +61,7 @@ def test_length_in_the_middle_of_a_buffer() -> None:
     frame = encode_frame(COMMAND, b"x")
     assert frame_length(b"junk" + frame + b"more", 4, 4 + len(frame) + 4) == len(frame)
     assert frame_length(b"junk" + frame, 4, 7) is None
+    assert frame_length(b"\0\0\0\6" + frame, 4, 4 + len(frame)) == len(frame), "no header fits into 6 bytes"
 
 
 @pytest.mark.parametrize("end", [12, 15])

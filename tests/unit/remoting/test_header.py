@@ -27,7 +27,8 @@ from pyspark_rocketmq.remoting.header import (
     SendMessageResponse,
     UnregisterClientRequest,
 )
-from pyspark_rocketmq.remoting.header.base import header
+from pyspark_rocketmq.remoting.header.base import header, wire
+from pyspark_rocketmq.remoting.namespace import Namespace
 
 SEND: dict[str, Any] = {
     "producer_group": "g",
@@ -229,6 +230,44 @@ def test_booleans(text: str, value: bool) -> None:
 def test_value_of_another_type_is_our_error(wrong: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
         SendMessageRequest(**{**SEND, **wrong}).fields()
+
+
+def test_a_declared_header_has_names_types_copies_and_resources() -> None:
+    @header
+    class Several(RequestHeader):
+        consumer_group: str
+        broker_name: str = wire("bname", also="brokerName")
+        lite_mode: bool = wire("l", default=False)
+        max_reconsume_times: int | None = None
+        topic: str | None = None
+
+    assert (
+        HeaderField("consumer_group", "consumerGroup", str, required=True),
+        HeaderField("broker_name", "bname", str, required=True, also="brokerName"),
+        HeaderField("lite_mode", "l", bool, required=False),
+        HeaderField("max_reconsume_times", "maxReconsumeTimes", int, required=False),
+        HeaderField("topic", "topic", str, required=False),
+    ) == Several.FIELDS
+    given = Several(consumer_group="g", broker_name="b", max_reconsume_times=3)
+    fields = {"consumerGroup": "g", "bname": "b", "l": "false", "maxReconsumeTimes": "3", "brokerName": "b"}
+    assert given.fields() == fields
+    assert given.fields(Namespace("ns")) == fields | {"consumerGroup": "ns%g"}
+    assert Several.parse(fields) == given
+    assert Several.parse({"consumerGroup": "g", "bname": "b", "l": "true"}).lite_mode is True
+
+
+def test_a_declared_header_may_have_one_field_or_none() -> None:
+    @header
+    class One(RequestHeader):
+        queue_offset: int
+
+    @header
+    class Empty(RequestHeader):
+        pass
+
+    assert One(queue_offset=7).fields(Namespace("ns")) == {"queueOffset": "7"}
+    assert One.parse({"queueOffset": "7"}) == One(queue_offset=7)
+    assert (Empty().fields(), Empty.parse({"more": "x"})) == ({}, Empty())
 
 
 def test_fields_are_scalars() -> None:

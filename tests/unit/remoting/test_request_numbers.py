@@ -62,6 +62,33 @@ def test_as_if_every_answer_were_kept(first: int) -> None:
             assert told == exact or exact - 0.05 < told <= exact
 
 
+def test_an_answer_is_recorded_anew_after_50_ms() -> None:
+    numbers = RequestNumbers()
+    numbers.record_answer(1, 10.0)
+    numbers.record_answer(2, 10.02)
+    assert numbers.answered_before(3) == 10.0
+    numbers = RequestNumbers()
+    numbers.record_answer(1, 0.0)
+    numbers.record_answer(2, 0.05)
+    assert numbers.answered_before(3) == 0.05
+
+
+def test_half_of_all_numbers_are_later() -> None:
+    numbers = RequestNumbers()
+    numbers.record_answer(1, 10.0)
+    assert numbers.answered_before(2**30) == 10.0
+    assert numbers.answered_before(2**30 + 1) == NEVER
+
+
+def test_a_request_is_due_after_the_answer_to_an_earlier_one() -> None:
+    numbers = RequestNumbers()
+    assert numbers.is_due(1)
+    numbers.record_answer(2, 10.0)
+    assert [numbers.is_due(number) for number in (1, 2, 3)] == [False, False, True]
+    numbers.record_answer(1, 20.0)
+    assert [numbers.is_due(number) for number in (1, 2, 3)] == [False, True, True]
+
+
 def test_what_is_kept_has_a_bound() -> None:
     numbers = RequestNumbers()
     for number in range(1, 2_000):

@@ -88,6 +88,12 @@ def test_a_value_of_another_type_is_our_error(varying: tuple[str, ...], values: 
     assert caught.value.facts["header"] == "EndTransactionRequest"
 
 
+def test_a_request_has_a_value_for_each_field_that_varies() -> None:
+    template = RequestTemplate(EndTransactionRequest(**END), "tran_state_table_offset", "msg_id")
+    with pytest.raises(ValueError, match="shorter"):
+        template.request((3,))
+
+
 def test_text_without_utf8_form_is_our_error_and_stays_out_of_it() -> None:
     template = RequestTemplate(EndTransactionRequest(**END), "msg_id")
     with pytest.raises(LocalProtocolError) as caught:
