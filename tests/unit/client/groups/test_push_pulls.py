@@ -126,6 +126,8 @@ def test_a_record_that_breaks_the_layout_is_skipped_alone() -> None:
     world.worker._pull()
     assert world.delivered == [[10, 12, 13]]
     assert {request.consumer_group for request, _ in world.client.single} == {"billing"}
+    again = [template.request((10, 1)) for template in world.client.connection(MASTER).templates]
+    assert {request.consumer_group for request in again} == {"billing"}
     world.worker.finish(world.messages)
     assert world.worker.position == 14
 
