@@ -120,15 +120,17 @@ _NEEDS_MORE: Final = re.compile(r'tests\.support\.(wheel|lean_jvm)\b|"make"')
 def _stages(module: str, own: list[str], of_users: list[str]) -> list[list[str]]:
     """Return the unit tests of the module's package, or those named like it; then with more and more others.
 
-    They are properties, the tests of its users, and all.
+    They are properties, those of its users, the other tests of its users, and all. Unit tests that are in no
+    folder are of every package.
     """
-    unit = f"tests/unit/{module.partition('/')[0]}/"
-    pure = (unit, "tests/property/", "tests/golden/")
+    unit = ("tests/unit/test_", f"tests/unit/{module.partition('/')[0]}/")
+    pure = (*unit, "tests/property/", "tests/golden/")
     named = [test for test in own if Path(test).stem == f"test_{Path(module).stem}"]
     near = [test for test in own if test.startswith(pure)] or named or own
     first = [test for test in near if test.startswith(unit)]
+    users = {*near, *(test for test in of_users if test.startswith(pure))}
     more = {*near, *(test for test in of_users if not test.startswith("tests/network/"))}
-    stages = [first, near, sorted(more), sorted({*more, *own})]
+    stages = [first, near, sorted(users), sorted(more), sorted({*more, *own})]
     return [stage for at, stage in enumerate(stages) if stage and stage not in stages[:at]]
 
 
