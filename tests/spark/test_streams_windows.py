@@ -86,6 +86,30 @@ def test_page_clicks_by_the_time_in_the_record(spark, field, expected):
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("schema", "bad"),
+    [
+        (None, [2**63 - 1, -(2**63), "294247-01-10 04:00:54", "NaN", "", None]),
+        ("k string, t bigint", [2**63 - 1, -(2**63), 9223372036854775]),
+        ("k string, t double", [1e300, "Infinity", "NaN"]),
+        ("k string, t timestamp", ["+294247-01-10T04:00:54Z"]),
+    ],
+)
+def test_a_record_with_an_impossible_time_does_not_stop_the_others(spark, schema, bad):
+    good = "2021-09-15 10:00:01" if schema and "timestamp" in schema else 1631700001000
+    source = StreamBuilder.dataStream("tests", "t", spark)
+    records = source.fromRocketmq("topic", "group", True, "127.0.0.1:1", schema=schema)
+    counts = records.window(TumblingWindow.of(Time.minutes(1), "t")).groupBy("k").count("n").toDataStream()
+    rows = counts.test([{"k": "a", "t": value} for value in [*bad, good]])
+    assert table(rows, "k", "n", "start_time") == [("a", 1, "2021-09-15 10:00:00")]
+
+
+def test_milliseconds_may_have_a_fraction(spark):
+    counts = stream(spark).window(TumblingWindow.of(Time.minutes(1), "t")).count("n").toDataStream()
+    rows = counts.test([{"t": 1631700001000.25}, {"t": "1.631700001E12"}, {"t": 1631700001000}])
+    assert table(rows, "n", "start_time") == [(3, "2021-09-15 10:00:00")]
+
+
 def test_a_tumbling_window_goes_out_once_and_late_rows_are_left_out(spark):
     """By hand: the watermark of a batch is 2 s behind the newest time of the batches before."""
     batches = [

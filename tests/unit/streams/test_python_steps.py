@@ -44,6 +44,42 @@ def test_an_error_keeps_the_record_and_names_the_step():
     assert failed.value.__notes__ == [f"at a record, in s0: {ADVICE}"]
 
 
+def fail_at_a_surrogate(_):
+    raise ValueError("no \ud800")
+
+
+@pytest.mark.parametrize(
+    ("how", "function", "cause"),
+    [
+        ("map", lambda v: {("a", 1): v}, "TypeError: keys must be str"),
+        ("map", fail_at_a_surrogate, "ValueError: no \\ud800"),
+        ("time", lambda v: 2**63, "ValueError: no time"),
+        ("time", lambda v: -(2**60), "ValueError: no time"),
+    ],
+)
+def test_a_result_that_cannot_be_written_is_an_error_of_its_record(how, function, cause):
+    found = steps((how, lambda v: function(v) if v else 1)).apply(batch("1", "0"))
+    bad, good = found.column("__error").to_pylist()
+    assert bad.startswith(f"s0: {cause}")
+    assert good is None
+    assert found.column("__value").to_pylist() == ["1", "1" if how == "map" else "0"]
+
+
+def test_a_record_that_is_nested_too_deeply_is_one_record_with_an_error():
+    found = steps(("map", lambda v: v)).apply(batch("[" * 100_000 + "]" * 100_000, "1"))
+    bad, good = found.column("__error").to_pylist()
+    assert bad.startswith("parse: RecursionError")
+    assert good is None
+
+
+def test_half_of_a_surrogate_pair_stays_an_escape():
+    found = steps(("map", lambda v: {**v, "é": 1}), ("key", lambda v: v["a"])).apply(
+        batch('{"a": "\\ud83d"}', '{"a": "\\ud83d\\ude00"}')
+    )
+    assert found.column("__value").to_pylist() == ['{"a": "\\ud83d", "\\u00e9": 1}', '{"a": "😀", "é": 1}']
+    assert found.column("__tag").to_pylist() == ['"\\ud83d"', "😀"]
+
+
 def test_a_long_error_is_cut():
     def fail(_):
         raise ValueError("x" * 1_000)

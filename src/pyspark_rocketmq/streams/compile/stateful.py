@@ -28,7 +28,16 @@ from pyspark_rocketmq.spark.task_client import spare_collections
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_groups
 from pyspark_rocketmq.streams.frame.extras import require_state
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
-from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, ERROR, TAG, TIME, VALUE
+from pyspark_rocketmq.streams.frame.python_steps import (
+    ADVICE,
+    BEAT,
+    ERROR,
+    TAG,
+    TIME,
+    VALUE,
+    describe_error,
+    to_json,
+)
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.nodes import Shape
@@ -141,7 +150,7 @@ class GrowingGroups(StatefulProcessor):
         states = self._results.empty() if found is None else self._results.unpack(pickle.loads(found[0]))  # noqa: S301
         self._results.add(states, iter(its))
         packed = cloudpickle.dumps(self._results.pack(states))  # type: ignore[no-untyped-call]
-        shown = json.dumps(self._results.describe(states), ensure_ascii=False, default=str)
+        shown = to_json(self._results.describe(states))
         self._state.update((packed, shown))
         yield self._row(max(row[0] for row in its), key[0], *self._results.results(states))
 
@@ -205,9 +214,9 @@ class LatestPairs(StatefulProcessor):
     def _join_pair(self, at: int, left: str, right: str | None) -> Row:
         try:
             value = self._function(json.loads(left), None if right is None else json.loads(right))
-            return self._row(at, json.dumps(value, ensure_ascii=False, default=str), None)
+            return self._row(at, to_json(value), None)
         except Exception as error:  # a user's function may raise anything
             if self._strict:
                 error.add_note(f"at a pair, in {self._name}: {ADVICE}")
                 raise
-            return self._row(at, left, f"{type(error).__name__}: {error}")
+            return self._row(at, left, describe_error(error))

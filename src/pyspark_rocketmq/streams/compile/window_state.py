@@ -12,7 +12,6 @@ each window and group of its rows.
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_gro
 from pyspark_rocketmq.streams.compile.stateful import pack_key, unpack_key
 from pyspark_rocketmq.streams.frame.extras import require_state
 from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow
-from pyspark_rocketmq.streams.frame.python_steps import TIME
+from pyspark_rocketmq.streams.frame.python_steps import TIME, to_json
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.emission import Schedule
 from pyspark_rocketmq.streams.plan.nodes import Shape
@@ -234,5 +233,5 @@ class FiredWindows(StatefulProcessor):
     def _save(self, kept: _Kept) -> None:
         # Unlike pickle, cloudpickle supports classes defined in a user's script.
         folds = cloudpickle.dumps(self._results.pack(kept.states))  # type: ignore[no-untyped-call]
-        shown = json.dumps(self._results.describe(kept.states), ensure_ascii=False, default=str)
+        shown = to_json(self._results.describe(kept.states))
         self._state.update((kept.fires, kept.final, kept.changed, folds, shown))

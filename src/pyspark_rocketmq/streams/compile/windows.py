@@ -14,7 +14,7 @@ from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, selec
 from pyspark_rocketmq.streams.compile.stateful import aggregate_incrementally
 from pyspark_rocketmq.streams.compile.window_state import emit_windows, make_schedule
 from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow, Guard, column
-from pyspark_rocketmq.streams.frame.python_steps import BEAT, TAG, TIME, WINDOW
+from pyspark_rocketmq.streams.frame.python_steps import BEAT, FIRST_MS, LAST_MS, TAG, TIME, WINDOW
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS
@@ -34,17 +34,22 @@ def take_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
     kind = next(f.dataType for f in flow.df.schema.fields if f.name.lower() == field.lower())
     value = column(field)
     if isinstance(kind, NumericType):
-        time = F.timestamp_millis(value.cast("long"))
+        time = _time_of_millis(value)
     elif isinstance(kind, StringType):
-        time = F.coalesce(F.timestamp_millis(value.try_cast("long")), value.try_cast("timestamp"))
+        time = F.coalesce(_time_of_millis(value.try_cast("double")), value.try_cast("timestamp"))
     else:
         time = value.cast("timestamp")
+    time = F.when(F.unix_millis(time).between(FIRST_MS, LAST_MS), time)
     if flow.beats:
         time = F.when(F.col(BEAT), F.col(TIME)).otherwise(time)
     df = flow.df.withColumn("__new_time", time)
     error = F.when(F.col("__new_time").isNull(), F.lit(f"no time in {field}"))
     df = guard.without_errors(df, flow.error_unless_beat(error), step)
     return replace(flow, df=df.withColumn(TIME, F.col("__new_time")).drop("__new_time"))
+
+
+def _time_of_millis(value: Column) -> Column:
+    return F.when(value.between(FIRST_MS, LAST_MS), F.timestamp_millis(value.cast("long")))
 
 
 def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> Flow:

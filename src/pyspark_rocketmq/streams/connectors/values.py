@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.streams.connectors.base import BatchWriter, SinkConnector, SourceConnector, texts
 from pyspark_rocketmq.streams.frame.flow import Flow
-from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_text
+from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_json, to_text
 from pyspark_rocketmq.streams.plan.analysis import Analysis
 from pyspark_rocketmq.streams.plan.nodes import Plan, Shape
 
@@ -76,7 +76,7 @@ def _drop_zeros(text: str) -> str:
         value = json.loads(text, parse_float=_parse_number)
     except ValueError:
         return text
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else to_json(value)
 
 
 def _parse_number(text: str) -> float | int:

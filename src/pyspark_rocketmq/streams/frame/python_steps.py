@@ -22,12 +22,15 @@ __all__ = [
     "BEAT",
     "BODY",
     "ERROR",
+    "FIRST_MS",
+    "LAST_MS",
     "TAG",
     "TIME",
     "VALUE",
     "WINDOW",
     "PythonSteps",
     "Step",
+    "describe_error",
     "to_json",
     "to_text",
 ]
@@ -47,11 +50,30 @@ ADVICE: Final = (
 
 _MAX_ERROR: Final = 500
 _EPOCH_SCALE: Final = 1000
+FIRST_MS: Final = -62_135_596_800_000
+LAST_MS: Final = 253_402_300_799_999
+"""The years 1 to 9999. Another time is a mistake: Python has no such dates, and windows of it overflow."""
 
 
 def to_json(value: Any) -> str:
     """Return a value as JSON text, with dates and decimals in Spark's format."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    # Half of a surrogate pair is no UTF-8. JSON can have it as an escape, as the record that it came from.
+    return text if _is_utf8(text) else json.dumps(value, default=str)
+
+
+def describe_error(error: Exception) -> str:
+    """Return what a user's function has raised, as a text that Spark can hold."""
+    text = f"{type(error).__name__}: {error}"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def to_text(value: Any) -> str:
@@ -76,6 +98,7 @@ class _Row:
 
     index: int
     value: Any
+    text: str | None = None
     time_us: int | None = None
     tag: str | None = None
     error: str | None = None
@@ -117,7 +140,7 @@ class PythonSteps:
         kept = batch.take(pa.array([row.index for row in rows], pa.int64()))
         columns = {name: kept.column(at) for at, name in enumerate(kept.schema.names)}
         if not self._keeps_value:
-            columns[VALUE] = pa.array([self._write_value(row, texts) for row in rows], pa.string())
+            columns[VALUE] = pa.array([row.text for row in rows], pa.string())
         if any(step.how == "time" for step in self._steps):
             columns[TIME] = _replace_times(rows, columns[TIME])
         if TAG not in columns or any(step.how in {"label", "key"} for step in self._steps):
@@ -131,25 +154,23 @@ class PythonSteps:
         """Return the results of the steps for one record."""
         try:
             rows = [_Row(index, _load(text, as_text=self._text))]
-        except ValueError as error:
-            return [self._mark_failed(index, "parse", error)]
+        except (ValueError, RecursionError) as error:
+            return [self._mark_failed(index, text, "parse", error)]
         for step in self._steps:
             try:
                 rows = [after for row in rows for after in _apply(step, row)]
+                if step is self._steps[-1] and not self._keeps_value:
+                    for row in rows:
+                        row.text = None if row.value is None else to_json(row.value)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                return [self._mark_failed(index, step.name, error)]
+                return [self._mark_failed(index, text, step.name, error)]
         return rows
 
-    def _mark_failed(self, index: int, step: str, error: Exception) -> _Row:
+    def _mark_failed(self, index: int, text: str | None, step: str, error: Exception) -> _Row:
         if self._strict:
             error.add_note(f"at a record, in {step}: {ADVICE}")
             raise error
-        return _Row(index, None, error=f"{step}: {type(error).__name__}: {error}"[:_MAX_ERROR])
-
-    def _write_value(self, row: _Row, texts: list[str]) -> str | None:
-        if row.error is not None:
-            return texts[row.index]
-        return None if row.value is None else to_json(row.value)
+        return _Row(index, None, text, error=f"{step}: {describe_error(error)}"[:_MAX_ERROR])
 
 
 def _load(text: str | None, *, as_text: bool) -> Any:
@@ -164,7 +185,9 @@ def _apply(step: Step, row: _Row) -> Iterable[_Row]:
             row.value = step.function(row.value)
             return [] if row.value is None else [row]
         case "flatMap":
-            return [_Row(row.index, item, row.time_us, row.tag) for item in step.function(row.value)]
+            return [
+                _Row(row.index, item, time_us=row.time_us, tag=row.tag) for item in step.function(row.value)
+            ]
         case "filter":
             return [row] if step.function(row.value) else []
         case "forEach":
@@ -175,7 +198,7 @@ def _apply(step: Step, row: _Row) -> Iterable[_Row]:
             row.body = _as_bytes(step.function(row.value))
         case "label" | "key":
             tag = step.function(row.value)
-            row.tag = tag if isinstance(tag, str) else to_json(tag)
+            row.tag = tag if isinstance(tag, str) and _is_utf8(tag) else to_json(tag)
         case other:
             assert_never(other)
     return [row]
@@ -193,7 +216,10 @@ def _to_microseconds(moment: Any) -> int:
     """Convert milliseconds since the epoch, or a datetime, to microseconds."""
     if isinstance(moment, datetime):
         return int(moment.timestamp() * 1_000_000)
-    return int(moment) * _EPOCH_SCALE
+    milliseconds = int(moment)
+    if not FIRST_MS <= milliseconds <= LAST_MS:
+        raise ValueError(f"no time: {milliseconds} ms since the epoch")
+    return milliseconds * _EPOCH_SCALE
 
 
 def _replace_times(rows: list[_Row], before: pa.Array) -> pa.Array:
