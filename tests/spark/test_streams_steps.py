@@ -381,6 +381,47 @@ def test_streams_are_joined_in_a_window(spark):
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "texts"),
+    [
+        ("int", 1, ["1", "", "abc", "99999999999999999999"]),
+        ("double", 1.5, ["1.50", "", "abc"]),
+        ("date", "2030-01-01", ["2030-01-01", "", "abc"]),
+        ("boolean", True, ["true", "", "abc"]),
+    ],
+)
+def test_a_text_that_is_no_value_of_the_other_type_has_no_partner(spark, here, kind, value, texts):
+    source = StreamBuilder.dataStream("tests", "typed", spark)
+    left = source.fromRocketmq("left", "g", True, "h:1", schema=f"id {kind}, n int")
+    right = source.fromRocketmq("right", "g", True, "h:1").selectFields("id", "m")
+    for pairs in (left.join(right), right.join(left)):
+        joined = pairs.window(Time.seconds(10)).on("(id,==,id)").toDataStream()
+        rows = joined.test(
+            {"left": [{"id": value, "n": 1}], "right": [{"id": text, "m": text} for text in texts]}
+        )
+        assert table(rows, "n", "m") == [(1, texts[0])]
+    (here / "t.json").write_text("".join(json.dumps({"key": text}) + "\n" for text in texts))
+    found = left.dimJoin(str(here / "t.json"), 1).on("(id,==,key)").toDataStream()
+    assert table(found.test({"left": [{"id": value, "n": 1}]}), "n", "key") == [(1, texts[0])]
+
+
+def test_fields_are_ordered_as_numbers_if_they_are(spark):
+    left, right = two(spark)
+    pairs = left.join(right).window(Time.seconds(10)).on("(id,==,id)&(n,<,m)").toDataStream()
+    rows = pairs.test(
+        {
+            "left": [{"id": 1, "n": 9}, {"id": 1, "n": "9007199254740993"}, {"id": 1, "n": "b"}],
+            "right": [{"id": 1, "m": m} for m in (10, "9007199254740992", "c", None)],
+        }
+    )
+    assert table(rows, "n", "m") == [
+        *[("9", "10"), ("9", "9007199254740992"), ("9", "c")],
+        *[("9007199254740993", "c"), ("b", "c")],
+    ]
+    kept = stream(spark).filterByExpression("(n,<,`m`)").test([{"n": 9, "m": 10}, {"n": 10, "m": 9}])
+    assert kept == [{"n": 9, "m": 10}]
+
+
 def test_streams_are_joined_within_an_interval(spark):
     left, right = two(spark)
     pairs = (

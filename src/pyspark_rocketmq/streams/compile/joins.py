@@ -7,13 +7,21 @@ from typing import Any, Final, assert_never
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegralType, NumericType, StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
-from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, TAG, TIME, VALUE
+from pyspark_rocketmq.streams.frame.python_steps import (
+    ADVICE,
+    BEAT,
+    TAG,
+    TIME,
+    VALUE,
+    describe_error,
+    to_json,
+)
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.expressions import comparisons, quote
+from pyspark_rocketmq.streams.plan.expressions import compare_fields, comparisons, quote
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow, Window
 
@@ -23,12 +31,15 @@ _RIGHT: Final = "__right_"
 _WINDOW: Final = "__join_window"
 _OTHER: Final = "__other"
 _MERGED: Final = "__merged"
+_OF_TEXTS: Final = frozenset({"like", "rlike"})
+_EQUALITY: Final = frozenset({"=", "<>"})
 
 
 def join_streams(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
     """Return the pairs that meet the condition. Right fields that the left also has are ``right_<name>``."""
     _check_columns(left, right, node)
-    left_df, right_df = _prepare_side(left.plain(), node), _prepare_side(right.plain(), node)
+    left, right = left.plain(), right.plain()
+    left_df, right_df = _prepare_side(left, node), _prepare_side(right, node)
     marked = right_df.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in right_df.columns))
     on, equal = _parse_condition(left, right, node)
     on = on & _compare_times(node)
@@ -124,14 +135,14 @@ class PairOfValues:
             ):
                 try:
                     pair = json.loads(left), None if right is None else json.loads(right)
-                    made.append(json.dumps(self._function(*pair), ensure_ascii=False, default=str))
+                    made.append(to_json(self._function(*pair)))
                     errors.append(None)
                 except Exception as error:
                     if self._strict:
                         error.add_note(f"at a pair, in {self._step}: {ADVICE}")
                         raise
                     made.append(left)
-                    errors.append(f"{type(error).__name__}: {error}")
+                    errors.append(describe_error(error))
             yield pa.RecordBatch.from_arrays(
                 [batch.column(TIME), pa.array(made, pa.string()), pa.array(errors, pa.string())],
                 names=[TIME, VALUE, "__error"],
@@ -170,7 +181,7 @@ def join_dimension(
     marked = table.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in table.columns))
     on = F.lit(True)
     for left, operator, right in pairs:
-        on = on & F.expr(f"{quote(left)} {operator} {quote(_RIGHT + right)}")
+        on = on & _compare(left, operator, right, _type_of(flow, left), StringType())
     found = column(_RIGHT + pairs[0][2]).isNotNull()
     joined = _join_matches(flow, F.broadcast(marked), on, found, outer=node.outer)
     made = replace(flow, df=joined, shares_identity=True)
@@ -246,13 +257,42 @@ def _parse_condition(left: Flow, right: Flow, node: p.StreamJoin | p.TableJoin) 
                     f"the {side} side has no field {name!r}; its fields are {', '.join(flow.columns)}",
                     step=node.name,
                 )
-        on = on & F.expr(f"{quote(left_name)} {operator} {quote(_RIGHT + right_name)}")
+        on = on & _compare(
+            left_name, operator, right_name, _type_of(left, left_name), _type_of(right, right_name)
+        )
         if operator == "=" and left_name == right_name:
             equal.add(right_name)
         equates = equates or operator == "="
     if not equates:
         raise PlanError("a join needs at least one (left,==,right)", step=node.name)
     return on, equal
+
+
+def _type_of(flow: Flow, name: str) -> DataType:
+    return next(f.dataType for f in flow.df.schema.fields if f.name.lower() == name.lower())
+
+
+def _compare(left: str, operator: str, right: str, left_kind: DataType, right_kind: DataType) -> Column:
+    """Return a comparison of fields. A text that is no value of the other field's type does not match.
+
+    Spark would fail the query at such a text.
+    """
+    ours, theirs = quote(left), quote(_RIGHT + right)
+    match isinstance(left_kind, StringType), isinstance(right_kind, StringType):
+        case True, True:
+            return F.expr(compare_fields(ours, operator, theirs))
+        case True, False if operator not in _OF_TEXTS:
+            ours = f"try_cast({ours} AS {_common_type(right_kind, operator)})"
+        case False, True if operator not in _OF_TEXTS:
+            theirs = f"try_cast({theirs} AS {_common_type(left_kind, operator)})"
+    return F.expr(f"{ours} {operator} {theirs}")
+
+
+def _common_type(kind: DataType, operator: str) -> str:
+    """Return the type in which a value and a text are compared."""
+    if not isinstance(kind, NumericType):
+        return kind.simpleString()
+    return "BIGINT" if isinstance(kind, IntegralType) and operator in _EQUALITY else "DOUBLE"
 
 
 def _compare_times(node: p.StreamJoin) -> Column:

@@ -9,7 +9,16 @@ from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
 
-__all__ = ["Comparison", "comparisons", "condition_sql", "names_in", "quote", "quoted_names", "script_lines"]
+__all__ = [
+    "Comparison",
+    "compare_fields",
+    "comparisons",
+    "condition_sql",
+    "names_in",
+    "quote",
+    "quoted_names",
+    "script_lines",
+]
 
 _OPERATORS: Final = {
     "==": "=",
@@ -24,6 +33,7 @@ _OPERATORS: Final = {
     "regex": "rlike",
     "rlike": "rlike",
 }
+_ORDERS: Final = frozenset({"<", "<=", ">", ">="})
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?")
 _DOUBLE_DIGITS: Final = 15
 """Up to this number of digits, different whole numbers are different doubles."""
@@ -191,6 +201,8 @@ def _comparison(name: str, operator: str, right: str, kind: str | None) -> str:
     operand = _right(right, kind)
     if kind is not None:
         return f"try_cast({quote(name)} AS {_TYPES[kind]}) {operator} {operand}"
+    if operand.startswith("`"):
+        return compare_fields(quote(name), operator, operand)
     if not _NUMBER.fullmatch(right):
         return f"{quote(name)} {operator} {operand}"
     as_double = f"try_cast({quote(name)} AS DOUBLE) {operator} {operand}"
@@ -198,6 +210,18 @@ def _comparison(name: str, operator: str, right: str, kind: str | None) -> str:
         return as_double
     # A double is equal to its neighbors, too: ids are often that long.
     return f"coalesce(try_cast({quote(name)} AS DECIMAL(38, 10)) {operator} {operand}, {as_double})"
+
+
+def compare_fields(left: str, operator: str, right: str) -> str:
+    """Return SQL that orders two fields as numbers if both are, also as texts, else as they are."""
+    plain = f"{left} {operator} {right}"
+    if operator not in _ORDERS:
+        return plain
+    numbers = (
+        f"try_cast(CAST({left} AS STRING) AS {kind}) {operator} try_cast(CAST({right} AS STRING) AS {kind})"
+        for kind in ("DECIMAL(38, 10)", "DOUBLE")
+    )
+    return f"coalesce({', '.join(numbers)}, {plain})"
 
 
 def _right(text: str, kind: str | None) -> str:
