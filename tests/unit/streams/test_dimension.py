@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import OptionError, PlanError
 from pyspark_rocketmq.spark.stores.database_url import database_url
-from pyspark_rocketmq.streams.connectors.dimension import DimensionTable, cached_rows
+from pyspark_rocketmq.streams.connectors.dimension import DimensionSource, DimensionTable, cached_rows
 
 
 def test_a_file_is_read_anew_after_its_time(tmp_path):
@@ -30,6 +31,29 @@ def test_a_table_says_what_is_wrong_with_it(tmp_path):
     (tmp_path / "empty.json").write_text("")
     with pytest.raises(PlanError, match="it needs a first row"):
         DimensionTable.load(str(tmp_path / "empty.json"), None, 1, "dimJoin#1")
+
+
+def test_a_file_of_a_spreadsheet_may_begin_with_a_mark_and_have_longer_rows(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("id,city\n1,Rom,extra\n2,Wien\n", encoding="utf-8-sig")
+    assert DimensionTable.load(str(file), None, 1, "dimJoin#1").columns == ("id", "city")
+
+
+def test_lines_that_are_no_objects_are_refused(tmp_path):
+    (tmp_path / "t.json").write_text('{"id": 1}\n[1]\n')
+    with pytest.raises(PlanError, match="has lines that are not JSON objects"):
+        DimensionTable.load(str(tmp_path / "t.json"), None, 1, "dimJoin#1")
+
+
+def test_values_are_texts_as_json_writes_them(tmp_path):
+    file = tmp_path / "t.json"
+    file.write_text('{"id": 1, "on": true, "tags": {"a": [null, "é"]}}\n')
+    names = ["id", "on", "tags"]
+    reader = DimensionSource({"origin.password": str(file), "refresh": "0"}).reader(
+        StructType([StructField(name, StringType()) for name in names])
+    )
+    (found,) = reader.read(reader.partitions()[0])
+    assert found.to_pylist() == [{"id": "1", "on": "true", "tags": '{"a": [null, "é"]}'}]
 
 
 def test_urls_of_jdbc_are_those_of_sqlalchemy():

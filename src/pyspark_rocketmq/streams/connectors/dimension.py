@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import OptionError, PlanError
 from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.streams.frame.python_steps import to_json
 
 __all__ = ["DimensionSource", "DimensionTable"]
 
@@ -126,14 +127,18 @@ def cached_rows(
 
 
 def _file_rows(path: str) -> list[dict[str, Any]]:
-    with Path(path).open(encoding="utf-8", newline="") as lines:
+    with Path(path).open(encoding="utf-8-sig", newline="") as lines:  # spreadsheets write a mark at the start
         if path.endswith(".csv"):
             return list(csv.DictReader(lines))
-        return [json.loads(line) for line in lines if line.strip()]
+        rows = [json.loads(line) for line in lines if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path} has lines that are not JSON objects")
+    return rows
 
 
 def _file_columns(path: str) -> list[str]:
-    return list(dict.fromkeys(name for row in _file_rows(path) for name in row))
+    # A CSV row that is longer than the header has the rest at None.
+    return list(dict.fromkeys(name for row in _file_rows(path) for name in row if name is not None))
 
 
 def _statement(query: str) -> str:
@@ -167,4 +172,6 @@ def _database_columns(url: str, query: str | None) -> list[str]:
 
 
 def _text(value: Any) -> str | None:
+    if isinstance(value, bool | dict | list):
+        return to_json(value)
     return None if value is None else str(value)
