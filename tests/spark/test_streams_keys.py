@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
+from pyspark_rocketmq.streams import SessionWindow, StreamBuilder, Time, TumblingWindow
 from pyspark_rocketmq.streams.api.rstream import RStream
 from pyspark_rocketmq.streams.compile.compiler import Compiler
 from pyspark_rocketmq.streams.connectors.base import sink_of
@@ -88,6 +88,7 @@ def test_an_accumulators_object_is_serialized_with_its_key(spark):
         lambda stream: stream.map(lambda row: {"n": row["total"] * 2}),
         lambda stream: stream.map(lambda row: {"n": row["total"]}),
         lambda stream: stream.map({"n": "total + 1"}),
+        lambda stream: stream.script("user='c'; start_time=''"),
         lambda stream: stream.selectFields("total"),
         lambda stream: stream.filter(lambda row: row["total"] > 0).selectFields("total"),
         lambda stream: stream.map(lambda row: {"n": row["total"] * 2}).selectFields("n").filter("n > 0"),
@@ -102,7 +103,7 @@ def test_an_accumulators_object_is_serialized_with_its_key(spark):
             .map(lambda row: {"n": row["rank"]})
         ),
     ],
-    ids=["function", "lifted", "columns", "fields", "filter", "several", "top", "top-function"],
+    ids=["function", "lifted", "columns", "script", "fields", "filter", "several", "top", "top-function"],
 )
 def test_a_result_keeps_its_key_when_its_fields_change(spark, then):
     rows = messages(spark, then(counted(spark)).toRocketmq("out", **ONCE))
@@ -131,3 +132,62 @@ def test_what_a_serializer_cannot_return_is_an_error_of_the_record(spark):
     stream._job.set_errors("fail", None, {})
     with pytest.raises(Exception, match="a serializer returns bytes or a text, not dict"):
         messages(spark, stream.sink("out", lambda visit: visit, **OUT))
+
+
+def sent(spark, stream):
+    """The keys and write ids of results, which a reader uses to drop repeats."""
+    rows = messages(spark, stream.toRocketmq("out", **ONCE))
+    return [row["keys"] for row in rows], {row["writeId"] for row in rows}
+
+
+def test_each_group_has_its_own_key(spark):
+    texts = ["a|b", "a", "b", "a b", "a_b", "a%7Cb", "a\tb", "<null>", "%3Cnull>", "", None]
+    rows = [{"k": k, "other": other} for k in texts for other in ("b", "b|b", None)]
+    stream = StreamBuilder.dataStream("tests", "keys", spark).fromArray(rows, schema="k string, other string")
+    window = stream.window(TumblingWindow.of(Time.days(9_000_000))).groupBy("k", "other")
+    keys, write_ids = sent(spark, window.count("n").toDataStream())
+    assert len(set(keys)) == len(write_ids) == len(rows)
+    assert not any(character in key for key in keys for character in " \t\n")
+
+
+@pytest.mark.parametrize(
+    ("zone", "window", "times", "expected"),
+    [
+        (
+            "UTC",
+            TumblingWindow.of(Time.milliseconds(500), "t"),
+            ["2030-01-01T00:00:00.1Z", "2030-01-01T00:00:00.6Z"],
+            ["a|2030-01-01_00:00:00", "a|2030-01-01_00:00:00.500000Z"],
+        ),
+        (
+            "UTC",
+            SessionWindow.of(Time.milliseconds(200), "t"),
+            ["2030-01-01T00:00:00.1Z", "2030-01-01T00:00:00.6Z"],
+            ["a|2030-01-01_00:00:00.100000Z", "a|2030-01-01_00:00:00.600000Z"],
+        ),
+        (
+            "Europe/Berlin",  # the clock is set back from 3:00 to 2:00 at 1:00 UTC
+            TumblingWindow.of(Time.minutes(1), "t"),
+            ["2030-10-27T00:30:00Z", "2030-10-27T01:30:00Z"],
+            ["a|2030-10-27_02:30:00", "a|2030-10-27_02:30:00.000000+01:00"],
+        ),
+    ],
+    ids=["short", "session", "set-back"],
+)
+def test_each_window_has_its_own_key(spark, zone, window, times, expected):
+    def counts():
+        rows = [{"k": "a", "t": time} for time in times]
+        stream = StreamBuilder.dataStream("tests", "keys", spark)
+        records = stream.fromArray(rows, schema="k string, t timestamp")
+        return records.window(window).groupBy("k").count("n").toDataStream()
+
+    ranked = counts().topN("rank", 5).addOrderByFieldName("n").toDataStream()
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        keys, write_ids = sent(spark, counts())
+        assert sorted(keys) == expected
+        assert len(write_ids) == len(expected)
+        keys, write_ids = sent(spark, ranked)
+        assert sorted(keys) == sorted(f"{key}|1" for key in expected)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")

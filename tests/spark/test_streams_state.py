@@ -162,7 +162,7 @@ def test_late_rows_make_results_of_their_own_of_the_fields_types(feed):
 def test_only_what_comes_once_has_a_write_id(spark, shares_identity, columns):
     source = RowsSource(name="rows", rows=())
     sink = RocketMQSink(name="end", input=source, options={"deliveryGuarantee": "effectively-once"})
-    df = spark.sql("SELECT 'a' AS k, '2030-01-01 00:00:00' AS start_time, 2 AS __number")
+    df = spark.sql("SELECT 'a' AS k, '2030-01-01_00:00:00' AS start_time, 2 AS __number")
     identity = ("k", "start_time") if shares_identity else ("k", "start_time", "__number")
     flow = Flow(df, Shape.COLUMNS, ("k", "start_time"), identity=identity, shares_identity=shares_identity)
     messages = sink.rows(flow, p.Plan(job="j", sinks=(sink,)))

@@ -186,6 +186,7 @@ class Compiler:
             raise PlanError(
                 "the records are text without fields: parse them first, with map(json.loads)", step=node.name
             )
+        flow = flow.with_hidden_identity()
         df, names = flow.df, list(flow.columns)
         for name, value in node.lines:
             df = df.withColumn(name, F.expr(value))

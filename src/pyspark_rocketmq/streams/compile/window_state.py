@@ -40,7 +40,7 @@ from pyspark_rocketmq.spark.task_client import spare_collections
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_groups
 from pyspark_rocketmq.streams.compile.stateful import pack_key, unpack_key
 from pyspark_rocketmq.streams.frame.extras import require_state
-from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow
+from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, WINDOW_ID, Flow, window_id
 from pyspark_rocketmq.streams.frame.python_steps import TIME, to_json
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.emission import Schedule
@@ -121,14 +121,16 @@ def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
     named = {name: time for name, time in times.items() if name not in node.keys}
     shown = [F.date_format(time, TIME_FORMAT).alias(name) for name, time in named.items()]
     time = (end - F.expr("INTERVAL 1 MICROSECOND")).alias(TIME)
-    df = df.select(time, NUMBER, *unpack_key(flow, node.keys, KEY), *results.select_results(), *shown)
+    df = df.select(
+        time, NUMBER, window_id(start), *unpack_key(flow, node.keys, KEY), *results.select_results(), *shown
+    )
     return Flow(
         df=df,
         shape=Shape.COLUMNS,
         columns=(*node.keys, *(item.alias for item in node.aggregates), *named),
         watermarked=True,
         shares_identity=node.firing.repeats and node.firing.mode != 1,
-        identity=(*node.keys, "start_time", *([NUMBER] if node.firing.mode == 1 else [])),
+        identity=(*node.keys, WINDOW_ID, *([NUMBER] if node.firing.mode == 1 else [])),
     )
 
 

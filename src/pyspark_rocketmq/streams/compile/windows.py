@@ -13,7 +13,7 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, select_result
 from pyspark_rocketmq.streams.compile.stateful import aggregate_incrementally
 from pyspark_rocketmq.streams.compile.window_state import emit_windows, make_schedule
-from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, Flow, Guard, column
+from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, WINDOW_ID, Flow, Guard, column, window_id
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, FIRST_MS, LAST_MS, TAG, TIME, WINDOW
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
@@ -85,7 +85,8 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
         if not isinstance(node.window, SessionWindow)
         else end - F.expr("INTERVAL 1 MICROSECOND")
     )
-    df = df.select(time.alias(TIME), WINDOW, *(column(key) for key in node.keys), *results, *shown)
+    number = window_id(F.col(f"{WINDOW}.start"))
+    df = df.select(time.alias(TIME), WINDOW, number, *(column(key) for key in node.keys), *results, *shown)
     made = Flow(
         df=df,
         shape=Shape.COLUMNS,
@@ -93,7 +94,7 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
         watermarked=True,
         windowed=True,
         updates=node.firing.updates,
-        identity=(*node.keys, "start_time"),
+        identity=(*node.keys, WINDOW_ID),
     )
     return _filter_results(made, node.having)
 

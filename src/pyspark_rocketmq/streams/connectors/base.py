@@ -10,7 +10,7 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -39,6 +39,8 @@ __all__ = [
     "text_value",
     "texts",
 ]
+
+_NULL: Final = "<null>"
 
 BatchWriter: TypeAlias = Callable[[DataFrame, int], None]
 """Writes a batch, given its DataFrame and number."""
@@ -203,7 +205,14 @@ def group_key(flow: Flow) -> list[Column]:
     """Return the identity of group results, as texts. Empty for other records."""
     if not flow.identity or not set(flow.identity) <= set(flow.df.columns):
         return []
-    return [F.coalesce(column(name).cast("string"), F.lit("<null>")) for name in flow.identity]
+    return [_key_part(column(name).cast("string")) for name in flow.identity]
+
+
+def _key_part(text: Column) -> Column:
+    """Return a text without the separator, and different from any other's and from that of null."""
+    escaped = F.replace(F.replace(text, F.lit("%"), F.lit("%25")), F.lit("|"), F.lit("%7C"))
+    is_like_null = text == _NULL
+    return F.coalesce(F.when(is_like_null, F.lit("%3Cnull>")).otherwise(escaped), F.lit(_NULL))
 
 
 def keyed_texts(flow: Flow) -> DataFrame:

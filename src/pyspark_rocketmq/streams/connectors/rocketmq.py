@@ -37,6 +37,7 @@ IDLE_BY_FIELD_MS: Final = 180_000
 
 _SECURITY: Final = frozenset({"accesskey", "secretkey", "securitytoken", "credentialsfile", "profile", "tls"})
 _NOTIFIED_S: Final = 0.5
+_SPACES: Final[Mapping[str, str]] = {" ": "%20", "\t": "%09", "\n": "%0A"}
 _DEFAULTS: Final[Mapping[str, str]] = {"startingOffsets": "earliest"}
 
 
@@ -131,7 +132,11 @@ class RocketMQSink(SinkConnector):
         columns = [flow.text().alias("body")]
         key = group_key(flow)
         if key:
-            columns.append(F.translate(F.concat_ws("|", *key), " \t\n", "___").alias("keys"))
+            # A space separates the keys of a message.
+            joined = F.concat_ws("|", *key)
+            for space, escape in _SPACES.items():
+                joined = F.replace(joined, F.lit(space), F.lit(escape))
+            columns.append(joined.alias("keys"))
             once = self.options.get("deliveryGuarantee") == "effectively-once"
             if once and not (flow.updates or flow.shares_identity):
                 columns.append(F.sha2(F.concat_ws("|", F.lit(plan.job), *key), 256).alias("writeId"))

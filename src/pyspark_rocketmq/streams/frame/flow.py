@@ -28,7 +28,7 @@ from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
 from pyspark_rocketmq.streams.plan.nodes import Node, Schema, Shape
 
-__all__ = ["TIME_FORMAT", "Flow", "Guard", "column", "parse_schema"]
+__all__ = ["TIME_FORMAT", "WINDOW_ID", "Flow", "Guard", "column", "parse_schema", "window_id"]
 
 TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
 """The time format of results, as in RocketMQ Streams."""
@@ -40,6 +40,10 @@ _WIDEST: Final = 38
 """As many digits as a decimal can have: its scale is not one that a user has chosen."""
 
 _IDENTITY: Final = "__identity_"
+WINDOW_ID: Final = f"{_IDENTITY}window"
+"""The column that tells a group's windows apart."""
+
+_ID_FORMAT: Final = "yyyy-MM-dd_HH:mm:ss"
 _CORRUPT: Final = "__corrupt"
 _PARSED: Final = "__parsed"
 
@@ -47,6 +51,18 @@ _PARSED: Final = "__parsed"
 def column(name: str) -> Column:
     """Return a column by its exact name."""
     return F.col(quote(name))
+
+
+def window_id(start: Column) -> Column:
+    """Return a window's start as a text that no other window has.
+
+    It is the start as it is shown. Windows that begin within one second, or in an hour that is shown twice
+    because the clock is set back, have the exact time.
+    """
+    shown = F.date_format(start, _ID_FORMAT)
+    is_exact = F.try_to_timestamp(shown, F.lit(_ID_FORMAT)) == start
+    exact = F.date_format(start, f"{_ID_FORMAT}.SSSSSSXXX")
+    return F.when(is_exact, shown).otherwise(exact).alias(WINDOW_ID)
 
 
 @dataclass(frozen=True, slots=True)
