@@ -11,6 +11,7 @@ from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, FUNCTIONS, UNKNO
 from pyspark_rocketmq.sql.flinksql.functions.times import NO_LETTERS
 from pyspark_rocketmq.sql.flinksql.grammar import RoundTime, position_of
 from pyspark_rocketmq.sql.flinksql.operators.forms import IS_JSON, called, fill, json_text
+from pyspark_rocketmq.sql.flinksql.operators.literals import decode_unicode, is_decimal_literal
 from pyspark_rocketmq.sql.flinksql.operators.whole_numbers import (
     divide,
     is_fractional,
@@ -32,6 +33,9 @@ _SUNDAY: Final = "(date_trunc('WEEK', _1 + INTERVAL '1' DAY) - INTERVAL '1' DAY)
 """Flink's weeks begin on Sunday, Spark's on Monday."""
 
 _STEPS: Final = {"QUARTER": "'3' MONTH", "WEEK": "'7' DAY"}
+_OF_DATES: Final = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY"})
+"""The units of a DATE, which stays a DATE in Flink."""
+
 _UNITS: Final = {"ISODOW": "DAYOFWEEK_ISO", "ISOYEAR": "YEAROFWEEK"}
 _NO_UNITS: Final = {
     "EPOCH": "use UNIX_TIMESTAMP(CAST(t AS STRING))",
@@ -76,6 +80,12 @@ def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # 
             return _translate_index(node, query)
         case exp.Cast() if node.to.this in _TEXTS:
             return _cast_to_text(node)
+        case exp.Cast() if node.to.this in _LENGTHS and node.to.expressions:
+            return _cast_to_bytes(node)
+        case exp.Cast() if is_decimal_literal(node):
+            return exp.Literal.number(node.name)
+        case exp.UnicodeString():
+            return exp.Literal.string(decode_unicode(node, query))
         case exp.Like() if not isinstance(node.parent, exp.Escape):
             return _like(node)
         case RoundTime():
@@ -139,7 +149,13 @@ def _round(node: RoundTime) -> exp.Expression:
     unit = node.args["unit"].name.upper()
     down = _SUNDAY if unit == "WEEK" else _ROUNDED.format(unit)
     up = _ROUNDED_UP.format(down, _STEPS.get(unit, f"'1' {unit}"))
-    return fill(up if node.args["up"] else down, [node.this])
+    rounded = fill(up if node.args["up"] else down, [node.this])
+    return _typed_as(node.this, rounded) if unit in _OF_DATES else rounded
+
+
+def _typed_as(given: exp.Expression, time: exp.Expression) -> exp.Expression:
+    """Return a TIMESTAMP with the type of the time it was made of, which is known when Spark resolves it."""
+    return fill("variant_get(CAST(_1 AS VARIANT), '$', typeof(_2))", [time, given])
 
 
 def _extract(node: exp.Extract, query: Query) -> exp.Expression | None:
@@ -203,7 +219,10 @@ def _translate_call(node: exp.Anonymous, query: Query) -> exp.Expression | None:
             takes = " or ".join(map(str, sorted(function.forms)))
             position_of(query, node).fail(f"{node.name} takes {takes} arguments, not {len(node.expressions)}")
         return None
-    return _filled(node, form, node.expressions)
+    filled = _filled(node, form, node.expressions)
+    if name == "TIMESTAMPADD" and node.expressions[0].name.upper() in _OF_DATES:
+        return _typed_as(node.expressions[2], filled)
+    return filled
 
 
 _WITH_PATTERN: Final = frozenset(
@@ -310,6 +329,17 @@ def _cast_to_text(node: exp.Cast) -> exp.Expression | None:
     known = isinstance(node.this, exp.Literal | exp.Null | exp.Anonymous)
     text = fill("CAST(_1 AS STRING)" if known else _TEXT, [node.this])
     return None if known and not node.to.expressions else _cut(text, node)
+
+
+def _cast_to_bytes(node: exp.Cast) -> exp.Expression:
+    """Translate a cast to bytes of a length: they are cut, and those of a BINARY are filled up."""
+    return fill(_LENGTHS[node.to.this].format(node.to.expressions[0].name), [node.this])
+
+
+_LENGTHS: Final = {
+    exp.DType.BINARY: "rpad(CAST(_1 AS BINARY), {}, X'00')",
+    exp.DType.VARBINARY: "substring(CAST(_1 AS BINARY), 1, {})",
+}
 
 
 def _cut(text: exp.Expression, cast_: exp.Cast) -> exp.Expression:

@@ -6,6 +6,7 @@ not have are the classes of this module.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NoReturn, cast
@@ -28,6 +29,7 @@ _INTERVALS: Final = {
 """The intervals of each window table function in their order."""
 
 _OPTIONS_HINT: Final = re.compile(r"\s*OPTIONS\s*\(", re.IGNORECASE)
+_PREFIX: Final = re.compile(r"[EN]|_\w+", re.IGNORECASE)
 _NAMED: Final = {"GAP": "size", "SIZE": "size", "SLIDE": "slide", "STEP": "step", "OFFSET": "offset"}
 
 
@@ -215,6 +217,7 @@ class _QueryDialect(Spark):
         QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
         STRING_ESCAPES: ClassVar[list[str]] = ["'"]
         RAW_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
+        UNICODE_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("U&'", "'"), ("u&'", "'")]
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             **Spark.Tokenizer.KEYWORDS,
@@ -239,6 +242,9 @@ def parse_query(query: Query) -> exp.Expression:
     dialect = _QueryDialect()
     parser = _QueryParser(dialect=dialect)
     tokens = dialect.tokenize(query.padded)
+    for token, after in itertools.pairwise(tokens):
+        if after.token_type == TokenType.STRING and after.start == token.end + 1:
+            _check_prefix(query, token)
     for token in tokens:
         if any(_OPTIONS_HINT.match(comment) for comment in token.comments):
             Position.of(query.padded, token.start).fail(
@@ -248,6 +254,20 @@ def parse_query(query: Query) -> exp.Expression:
     if not isinstance(tree, exp.Query | exp.Values):
         raise ParseError("this is no query")
     return cast("exp.Expression", tree)
+
+
+def _check_prefix(query: Query, token: Token) -> None:
+    """Refuse a text with a prefix, such as ``E'a'``.
+
+    Raises
+    ------
+    SqlError
+    """
+    if _PREFIX.fullmatch(token.text):
+        Position.of(query.padded, token.start).fail(
+            f"texts with the prefix {token.text} are not supported: write the characters in the text itself, "
+            "or as U&'\\000a'"
+        )
 
 
 def parse_expression(text: str) -> exp.Expression:
