@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,45 @@ def test_following_waits_for_an_offset_that_is_not_written_yet(cli, ten, mq, mon
     monkeypatch.setattr(type(SYSTEM_CLOCK), "sleep", send_more)
     done = cli("consume", "orders", "--queue", "broker-a:0", "--follow", "--until", "offset:7")
     assert done.out.splitlines() == ["order 0", "order 2", "order 4", "order 6", "order 8", "late", "late"]
+
+
+@pytest.fixture
+def follow(cli, monkeypatch):
+    """Follow a topic, with calls in place of the waits. The routes are always asked for again."""
+
+    def run(*arguments: str, then: Iterable[Callable[[], object]]) -> Any:
+        calls, deadline = iter(then), time.monotonic() + 30
+
+        def wait(_: object, seconds: float) -> None:
+            assert time.monotonic() < deadline, "nothing more is read"
+            next(calls, lambda: None)()
+
+        monkeypatch.setattr(type(SYSTEM_CLOCK), "sleep", wait)
+        return cli("consume", "orders", "--follow", *arguments, "-o", "routeRefreshMs=1")
+
+    return run
+
+
+def test_following_reads_queues_that_are_added(follow, ten, mq):
+    def grow() -> None:
+        mq.create_topic("orders", 4)
+        mq.send(OutgoingMessage("orders", b"first of a new one"), queue=MessageQueue("orders", "broker-a", 3))
+
+    done = follow("--count", "11", then=[grow])
+    assert done.out.splitlines()[10:] == ["first of a new one"]
+    done = follow("--queue", "broker-a:0", "--until", "offset:5", then=[])
+    assert len(done.out.splitlines()) == 5
+
+
+def test_following_a_topic_that_is_created_again_ends_with_an_error(follow, ten, mq):
+    def create_again() -> None:
+        mq.delete_topic("orders")
+        mq.create_topic("orders", 2)
+        mq.send(OutgoingMessage("orders", b"new"))
+
+    done = follow("--from", "latest", then=[create_again])
+    assert (done.code, done.out) == (1, "")
+    assert "was read up to 5: the topic was created again" in done.err
 
 
 def test_bodies_are_searched(cli, ten):

@@ -175,14 +175,22 @@ class UntilBound:
         ------
         RocketMQError
         """
-        ends = client.max_offsets(queues)
+        return self.limit(client, client.max_offsets(queues))
+
+    def limit(self, client: Client, newest: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Return `ends` of queues whose max offsets are known. Raises as `ends`."""
         if self._time_ms is not None:
-            limits: Mapping[MessageQueue, int] = client.offsets_at(dict.fromkeys(queues, self._time_ms))
+            limits: Mapping[MessageQueue, int] = client.offsets_at(dict.fromkeys(newest, self._time_ms))
         elif self._offsets is not None:
             limits = self._offsets
         else:
-            return ends
-        return {queue: min(end, limits[queue]) for queue, end in ends.items()}
+            return dict(newest)
+        return {queue: min(end, limits[queue]) for queue, end in newest.items()}
+
+    @property
+    def allows_new_queues(self) -> bool:
+        """Whether queues that are added to the topic are also before the bound."""
+        return self._offsets is None
 
     def reached(self, positions: Mapping[MessageQueue, int], *, now_ms: int) -> bool:
         """Return whether no message that is still to come is before the bound.

@@ -113,7 +113,8 @@ def consume(
         positions = resolve_start(client, namesrv, option, queues, start, group=group)
         bound = UntilBound.parse(client, namesrv, option, queues, until)
         read = ReadOptions(consumer_group=group or TOOLS_GROUP, selector=MessageSelector.by_tag(tags))
-        messages = _messages(client, positions, read, bound, follow=follow, decided=committed)
+        grows = topic if follow and queue is None and bound.allows_new_queues else None
+        messages = _messages(client, positions, read, bound, follow=follow, grows=grows, decided=committed)
         try:
             for message in islice(messages if search is None else search.matches(messages, positions), count):
                 _print(message, as_json=as_json)
@@ -167,15 +168,34 @@ def _messages(
     bound: UntilBound,
     *,
     follow: bool,
+    grows: str | None,
     decided: Committed | None,
 ) -> Iterator[Message]:
-    """Yield messages and keep ``positions`` at the next offset after the last yielded message."""
+    """Yield messages and keep ``positions`` at the next offset after the last yielded message.
+
+    Parameters
+    ----------
+    follow : bool
+    grows : str, optional
+        The topic whose new queues are read, too, from their first message. The route is asked for again
+        every `routeRefreshMs`.
+
+    Raises
+    ------
+    DataLossError
+        A queue ends before the messages that were read.
+    """
     from pyspark_rocketmq.client.read.queue_reader import read_messages
     from pyspark_rocketmq.model import OffsetRange
 
     while True:
         now_ms = client.clock.now_ms()
-        for queue, end in bound.ends(client, list(positions)).items():
+        if grows is not None:
+            new = [queue for queue in client.read_queues(grows) if queue not in positions]
+            positions |= client.min_offsets(new)
+        newest = client.max_offsets(list(positions))
+        _check_ends(positions, newest)
+        for queue, end in bound.limit(client, newest).items():
             if positions[queue] >= end:
                 continue
             left = [OffsetRange(queue, positions[queue], end)]
@@ -186,6 +206,20 @@ def _messages(
         if not follow or bound.reached(positions, now_ms=now_ms):
             return
         client.clock.sleep(_POLL_S)
+
+
+def _check_ends(positions: Mapping[MessageQueue, int], newest: Mapping[MessageQueue, int]) -> None:
+    """Raise a DataLossError if a queue ends before a position: new messages would be left out silently."""
+    from pyspark_rocketmq.errors import DataLossError
+
+    for queue, position in positions.items():
+        if newest[queue] < position:
+            raise DataLossError(
+                f"the queue ends at {newest[queue]}, but was read up to {position}: the topic was created "
+                "again, or its broker has lost messages. Run the command again to read it from --from",
+                condition="OFFSET_WENT_BACK",
+                queue=str(queue),
+            )
 
 
 def _print(message: Message, *, as_json: bool) -> None:
