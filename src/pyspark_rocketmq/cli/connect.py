@@ -188,11 +188,16 @@ def pairs(settings: Sequence[str] | None) -> dict[str, str]:
     Raises
     ------
     OptionError
+        A text is malformed, or a name has two values.
     """
+    found: dict[str, str] = {}
     for setting in settings or ():
-        if not setting.partition("=")[0] or "=" not in setting:
+        name, sign, value = setting.partition("=")
+        if not name or not sign:
             raise OptionError(f"{setting!r} is not name=value")
-    return dict(setting.split("=", 1) for setting in settings or ())
+        if found.setdefault(name, value) != value:  # which may be secret
+            raise OptionError(f"{name} is given twice, with different values: give it once")
+    return found
 
 
 def _parse_given(cls: type[O], namesrv: str | None, given: Mapping[str, str | None]) -> O:

@@ -121,6 +121,15 @@ def test_every_answer_to_a_wrong_name_exists():
                 assert command in near_commands(group.split(), word, ())[:2], (group, word)
 
 
+def test_a_name_with_two_values_is_refused_without_them(cli):
+    done = cli("topics", "-n", "127.0.0.1:1", "-o", "secretKey=hidden1", "-o", "secretKey=hidden2")
+    assert done.code == 2
+    assert "secretKey is given twice, with different values: give it once" in done.err
+    assert "hidden" not in done.err
+    done = cli("cluster", "start", "--config", "a=1", "--config", "a=2")
+    assert "a is given twice" in done.err
+
+
 def test_errors_are_json_where_the_output_is(cli):
     done = cli("offsets", "export", "--json")
     assert (done.code, done.out) == (2, "")

@@ -10,8 +10,8 @@ import typer
 
 from pyspark_rocketmq._version import ROCKETMQ_VERSION
 from pyspark_rocketmq.cli.command_groups import CommandGroup
+from pyspark_rocketmq.cli.connect import pairs
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
-from pyspark_rocketmq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.devcluster.detached import DetachedCluster
@@ -54,7 +54,7 @@ def start(
         slaves=slaves,
         proxies=proxies,
         version=version,
-        broker_config=_settings(config or []),
+        broker_config=pairs(config),
         port=port,
         workdir=workdir,
     )
@@ -166,10 +166,3 @@ def _show(cluster: DetachedCluster) -> None:
             f"{server.rss_bytes / 2**20:.0f} MiB" if up else "",
         )
     Console().print(table)
-
-
-def _settings(pairs: list[str]) -> dict[str, str]:
-    for pair in pairs:
-        if "=" not in pair.strip("="):
-            raise OptionError("a broker setting is key=value", config=pair)
-    return dict(pair.split("=", 1) for pair in pairs)
