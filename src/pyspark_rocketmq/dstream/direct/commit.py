@@ -6,7 +6,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
@@ -39,6 +38,7 @@ class Committer(CanCommitOffsets):
     def __init__(self, given: Mapping[str, Any], group: str) -> None:
         self._given = dict(given)
         self._group = group
+        self._queue = CommitQueue(self._commit)  # at once: two threads may make the first call
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Committer, (self._given, self._group)
@@ -53,10 +53,8 @@ class Committer(CanCommitOffsets):
         if ends := to_ranges(offsetRanges).ends:
             self._queue.add(ends, callback)
 
-    @cached_property
-    def _queue(self) -> CommitQueue:
-        client = shared_client(parse_direct_options(self._given).client)
-        return CommitQueue(lambda ends: client.commit_offsets(self._group, ends))
+    def _commit(self, ends: Mapping[MessageQueue, int]) -> None:
+        shared_client(parse_direct_options(self._given).client).commit_offsets(self._group, ends)
 
 
 class CommitQueue:

@@ -51,6 +51,34 @@ def test_the_next_offset_is_committed_in_order_and_the_thread_ends(committer):
     assert told == [({queue: 7}, None), ({queue: 8}, None), ({queue: 9}, None)]
 
 
+def test_two_threads_that_make_the_first_call_share_a_queue(committer):
+    commits, client, done = committer
+    together, running, most = threading.Barrier(2), [], []
+    commit = client.commit_offsets
+
+    def count(group, offsets):
+        running.append(1)
+        most.append(len(running))
+        commit(group, offsets)
+        running.pop()
+
+    client.commit_offsets = count
+
+    def call(end):
+        together.wait(10)
+        for at in range(100):
+            commits.commitAsync([OffsetRange.create("t", 0, "a", at, end)])
+
+    threads = [threading.Thread(target=call, args=(end,)) for end in (200, 300)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    eventually(no_thread_is_left, what="the thread to end")
+    assert len(done) == 200
+    assert max(most) == 1
+
+
 def test_the_ranges_of_several_batches_commit_the_last_end_of_each_queue(committer):
     commits, _, done = committer
     first, second = (OffsetRange.create("t", 0, "a", at, end) for at, end in ((3, 3), (3, 7)))
