@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.planning.rate import PidSettings
 
 __all__ = ["Pace", "pace_of"]
@@ -29,9 +30,17 @@ class Pace:
 
 
 def pace_of(setting: Callable[[str], str | None], batch_interval_ms: int) -> Pace:
-    """Return the settings ``spark.streaming.backpressure.*`` of a SparkConf."""
+    """Return the settings ``spark.streaming.backpressure.*`` of a SparkConf.
+
+    Raises
+    ------
+    OptionError
+        A rate is not above 0.
+    """
     prefix = "spark.streaming.backpressure"
     initial = setting(f"{prefix}.initialRate")
+    if initial and int(initial) <= 0:
+        raise OptionError(f"{prefix}.initialRate must be above 0", value=initial)
 
     def number(name: str, default: str) -> float:
         return float(setting(f"{prefix}.pid.{name}") or default)

@@ -4,6 +4,7 @@ import pytest
 
 from pyspark_rocketmq.dstream.pace import pace_of
 from pyspark_rocketmq.dstream.receiver.stream import receiver_rate
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.planning.rate import RateEstimate
 
 PREFIX = "spark.streaming.backpressure"
@@ -32,3 +33,9 @@ def test_the_estimator_s_settings_are_spark_s():
     pace = pace_of(conf.get, 400)
     assert (pace.pid.min_rate, pace.pid.derivative, pace.pid.proportional) == (7.0, 0.5, 1.0)
     assert pace.pid.batch_interval_ms == 400
+
+
+@pytest.mark.parametrize("rate", ["0", "-5"])
+def test_a_rate_at_which_nothing_passes_is_refused(rate):
+    with pytest.raises(OptionError, match="initialRate must be above 0"):
+        pace_of({f"{PREFIX}.initialRate": rate}.get, 1_000)

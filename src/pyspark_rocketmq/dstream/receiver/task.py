@@ -15,6 +15,7 @@ from typing import Any, Final
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.groups.push_consumer import PushConsumer
 from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.net.receive_buffer import MAX_FRAME_BYTES
 from pyspark_rocketmq.dstream.receiver.block import (
     count_records,
     encode_objects,
@@ -176,7 +177,11 @@ class ReceiverTask:
     def _stop(self) -> None:
         self.stopped = True
         self._storing = False
-        self._receiver.onStop()
+        try:
+            self._receiver.onStop()
+        except Exception:  # noqa: BLE001 - the user's code, or no server; the receiver ends or restarts
+            _LOG.exception("onStop of receiver %d failed", self.number)
+        self.close_consumer()  # else it kept its queues if onStop failed or does not call super().onStop()
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         self._pools.clear()
@@ -215,6 +220,9 @@ class ReceiverTask:
     def _store_block(self, link: Link, taken: list[Collected | Given]) -> None:
         """Have the driver store a block, and acknowledge its messages; on failure, restart the receiver."""
         block, messages = _block(taken)
+        if block is not None and len(block) > MAX_FRAME_BYTES:
+            self._store_in_parts(link, taken, len(block))
+            return
         tries = 0
         while block is not None:
             reply = link.tell(FrameKind.BLOCK, block, messages=messages, skipped=self._skipped)
@@ -231,6 +239,20 @@ class ReceiverTask:
                 each.stored.set()
             else:
                 each.worker.finish_run(each.run)
+
+    def _store_in_parts(self, link: Link, taken: list[Collected | Given], size: int) -> None:
+        """Store what is too large for one block, in two; the elements of one pull are one block."""
+        if len(taken) == 1:
+            self.ask_to_restart(
+                f"the elements of one pull, or of one store(), take {size} bytes, more than the "
+                f"{MAX_FRAME_BYTES} of a block: make smaller ones, or pull fewer messages at a time",
+                None,
+            )
+            return
+        half = len(taken) // 2
+        for part in (taken[:half], taken[half:]):
+            if self._restart is None:
+                self._store_block(link, part)
 
     def _obey(self, reply: Reply) -> None:
         self._limiter.rate = reply.rate

@@ -196,6 +196,66 @@ def test_deserialize_skips_with_none_and_puts_off_with_an_error(running, caplog)
     assert "could not be deserialized" in caplog.text
 
 
+class Consumer:
+    """What the task needs of a PushConsumer."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def stop_pulling(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Careless(Fed):
+    """Its consumer is not closed by onStop, which fails when it is asked to."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)
+        self.consumers: list[Consumer] = []
+        self.fails = False
+
+    def onStart(self) -> None:
+        self._task._consumer = Consumer()
+        self.consumers.append(self._task._consumer)
+        super().onStart()
+
+    def onStop(self) -> None:
+        if self.fails:
+            raise ValueError("no")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_receiver_that_stops_leaves_the_group_whatever_its_code_does(running, fails):
+    receiver = Careless("127.0.0.1:1", "orders", "g")
+    task, driver = running(receiver)
+    receiver.fails = fails
+    receiver.restart("again")
+    eventually(lambda: receiver.started == 2, what="the restart")
+    assert [consumer.closed for consumer in receiver.consumers] == [1, 0]
+    task._take(Worker(), a_run(3, b"1"))
+    eventually(lambda: driver.blocks, what="a block after the restart")
+
+
+def test_what_is_too_large_for_a_block_is_stored_in_several(running, monkeypatch):
+    receiver = Numbers("127.0.0.1:1", "orders", "g", deserialize=None)
+    task, driver = running(receiver)
+    monkeypatch.setattr("pyspark_rocketmq.dstream.receiver.task.MAX_FRAME_BYTES", 250)
+    worker = Worker()
+    collected = [Collected(worker, a_run(at, b"1"), 1, ("x" * 100 + str(at),)) for at in range(4)]
+    for each in collected:
+        task._collector.add(each)
+    eventually(lambda: sorted(worker.finished) == [0, 1, 2, 3], what="the blocks")
+    assert elements_of(driver) == [each.objects[0] for each in collected]
+    task._collector.add(Collected(worker, a_run(4, b"1"), 1, ("x" * 300,)))
+    eventually(lambda: receiver.started == 2, what="the restart")
+    assert worker.finished[4:] == []
+    (reason,) = [text for kind, _, text in driver.frames if kind == FrameKind.RESTART]
+    assert b"more than the 250 of a block" in reason
+
+
 def elements_of(driver: Driver) -> list[object]:
     return [made for block in driver.blocks for made in block_elements(block)]
 
