@@ -155,6 +155,34 @@ def test_what_the_living_brokers_say_is_shown_and_the_silent_one_named(log):
     assert versions["broker-a"] != versions["broker-b"] == "does not answer"
 
 
+def test_what_is_not_shown_is_counted_and_dead_letters_are_counted_wherever_they_are():
+    names = {f"topic-{number:03}": 1 for number in range(205)}
+    with MockBroker({**names, "%DLQ%billing": 1}) as mq:
+        mq.send(OutgoingMessage("%DLQ%billing", b"bad"))
+        with Client(mq.name_server) as client:
+            for number in range(45):
+                client.commit_offsets(f"group-{number:02}", dict.fromkeys(client.read_queues("topic-000"), 0))
+        view = ClusterView(ClientOptions(name_servers=(mq.name_server,)), dead_letters="%DLQ%billing")
+        told = view.state()
+        view.close()
+    assert told["deadLetters"] == {"topic": "%DLQ%billing", "messages": 1}
+    assert (len(told["topics"]), len(told["groups"])) == (200, 40)
+    assert told["there"] == {"topics": 205, "groups": 45}
+
+
+def test_dead_letters_that_nobody_can_count_are_unknown():
+    view = ClusterView(ClientOptions(name_servers=("127.0.0.1:1",)), dead_letters="dead")
+    assert view.state()["deadLetters"] == {"topic": "dead", "messages": None}
+    view.close()
+
+
+def test_a_cause_that_is_no_utf_8_is_shown(log):
+    log.write("terminated", START_MS + 50_000, queryId=QUERY, failed=True, reason="no \ud83d")
+    with Served(create_app(QueryLogReader(log.path.parent), None)) as served:
+        code, text = served.get("/state")
+    assert (code, json.loads(text)["queries"][0]["reason"]) == (200, "no \ud83d")
+
+
 def test_no_broker_at_all_is_told(mq):
     mq.unregister("broker-a")
     view = ClusterView(ClientOptions(name_servers=(mq.name_server,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 from pyspark_rocketmq.client.admin import Admin
@@ -40,12 +41,15 @@ class ClusterView:
         self._lock = threading.Lock()
         self._state: dict[str, Any] = {}
         self._asked_s = float("-inf")
+        self._there: dict[str, int] = {}
+        """How many topics and groups there are, with those that are not shown."""
 
     def state(self) -> dict[str, Any]:
         """Return the cluster as plain values.
 
         A broker that does not answer is named in ``away``; the others are shown without it. A request that
-        failed otherwise is reported as ``error``.
+        failed otherwise is reported as ``error``. The first 200 topics and 40 groups are shown, of those that
+        are ``there``.
         """
         with self._lock:
             if self._clock.monotonic() - self._asked_s > _FRESH_S:
@@ -64,8 +68,15 @@ class ClusterView:
             away.setdefault(name, cause.message)
 
         told: dict[str, Any] = {"at": self._clock.now_ms(), "error": None}
-        parts = {"brokers": self._brokers, "topics": self._topics, "groups": self._groups}
+        parts: dict[str, Callable[[OnAway], Any]] = {
+            "brokers": self._brokers,
+            "topics": self._topics,
+            "groups": self._groups,
+        }
         told |= {name: [] for name in parts}
+        if self._dead_letters is not None:
+            told["deadLetters"] = {"topic": self._dead_letters, "messages": None}
+            parts["deadLetters"] = self._count_dead_letters
         for name, ask in parts.items():
             try:
                 told[name] = ask(on_away)
@@ -74,10 +85,8 @@ class ClusterView:
                 break
             except RocketMQError as error:
                 told["error"] = str(error)
+        told["there"] = dict(self._there)
         told["away"] = [{"broker": name, "cause": away[name]} for name in sorted(away)]
-        if self._dead_letters is not None:
-            counted = [topic["messages"] for topic in told["topics"] if topic["topic"] == self._dead_letters]
-            told["deadLetters"] = {"topic": self._dead_letters, "messages": sum(counted)}
         return told
 
     def _brokers(self, on_away: OnAway) -> list[dict[str, Any]]:
@@ -100,18 +109,27 @@ class ClusterView:
         return rows
 
     def _topics(self, on_away: OnAway) -> list[dict[str, Any]]:
-        names = Admin(self._client).topics()[:_MOST_TOPICS]
+        names = Admin(self._client).topics()
+        self._there["topics"] = len(names)
+        names = names[:_MOST_TOPICS]
         return [
             {"topic": topic, "queues": len(queues), "messages": sum(queues.values())}
             for topic, queues in count_messages(self._client, names, on_away=on_away).items()
         ]
 
     def _groups(self, on_away: OnAway) -> list[dict[str, Any]]:
-        names = sorted(Admin(self._client).groups(on_away=on_away))[:_MOST_GROUPS]
+        names = sorted(Admin(self._client).groups(on_away=on_away))
+        self._there["groups"] = len(names)
         return [
             {"group": total.group, "topics": ", ".join(total.topics), "lag": total.lag}
-            for total in group_totals(self._client, names, on_away=on_away)
+            for total in group_totals(self._client, names[:_MOST_GROUPS], on_away=on_away)
         ]
+
+    def _count_dead_letters(self, on_away: OnAway) -> dict[str, Any]:
+        """Return the number of dead letters. Their topic may be none of `_topics`, as ``%DLQ%group``."""
+        assert self._dead_letters is not None
+        counted = count_messages(self._client, (self._dead_letters,), on_away=on_away)[self._dead_letters]
+        return {"topic": self._dead_letters, "messages": sum(counted.values())}
 
 
 def _rate(text: str | None) -> float | None:

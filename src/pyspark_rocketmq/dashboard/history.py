@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -164,6 +165,8 @@ class QueryLogReader:
                 offset = 0
             if stat.st_size > offset:
                 self._read[file] = (stat.st_ino, offset + self._take(file, offset))
+        known = sorted(self._runs.values(), key=lambda run: run.seen_ms)
+        self._runs = {run.run_id: run for run in known[-_RUNS:]}
         newest: dict[str, int] = {}
         for run in self._runs.values():
             newest[run.query_id] = max(run.started_ms, newest.get(run.query_id, 0))
@@ -180,9 +183,10 @@ class QueryLogReader:
         for line in whole.splitlines():
             try:
                 event = json.loads(line)
-                run = self._runs.setdefault(event["runId"], QueryHistory(event["runId"]))
+                run = self._runs.get(event["runId"]) or QueryHistory(event["runId"])
                 run.take(event)
-            except (ValueError, KeyError, TypeError):
+                self._runs[run.run_id] = run
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
                 continue  # a line that a crash truncated, or not a line of ours
         return len(whole)
 
@@ -227,4 +231,4 @@ def _moment(text: str | None) -> int | None:
 
 def _number(value: Any) -> float:
     """Return a rate. Spark omits infinite rates."""
-    return float(value) if isinstance(value, int | float) else 0.0
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from dataclasses import asdict
 from importlib.resources import files
@@ -11,7 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -99,7 +100,8 @@ def create_app(
             "queries": [_plain(run) for run in runs],
             "cluster": None if cluster is None else cluster.state(),
         }
-        return JSONResponse(told)
+        # In ASCII: a cause may have half of a surrogate pair, which UTF-8 does not have.
+        return Response(json.dumps(told, allow_nan=False), media_type="application/json")
 
     def page(request: Request) -> Response:
         response = Response(_page_file("index.html"), media_type="text/html")

@@ -66,19 +66,26 @@ def test_a_batch_is_what_spark_said_of_it():
 
 def test_offsets_as_text_no_watermark_and_rates_that_are_not_numbers():
     told = progress(0, read=1, newest=1, eventTime={"watermark": "1970-01-01T00:00:00.000Z"})
-    told["inputRowsPerSecond"] = "Infinity"
+    told["inputRowsPerSecond"], told["processedRowsPerSecond"] = "Infinity", float("nan")
     (source,) = told["sources"]
     told["sources"] = [{name: json.dumps(offset) for name, offset in source.items()}, {"endOffset": "12"}]
     batch = BatchPoint.of(told, 5)
     assert batch.lag == {"orders broker-a:0": 0, **{f"orders broker-a:{n}": 25 * n for n in (1, 2, 3)}}
-    assert (batch.watermark_ms, batch.input_rate) == (None, 0.0)
+    assert (batch.watermark_ms, batch.input_rate, batch.processed_rate) == (None, 0.0, 0.0)
 
 
 def test_a_line_that_is_not_whole_yet_is_read_when_it_is_and_a_broken_one_is_passed_over(log, tmp_path):
     reader = QueryLogReader(tmp_path)
     log.write("started", 1_000, queryId=QUERY)
     with log.path.open("a") as file:
-        file.write("no json\n{}\n[]\n" + '{"event": "terminated", "at": 2000')
+        file.write("no json\n{}\n[]\n" + "[" * 100_000 + "\n")
+        file.write(
+            json.dumps(
+                {"event": "progress", "at": 1, "runId": RUN, "progress": {"batchId": 1, "sources": [1]}}
+            )
+        )
+        file.write('\n{"event": "started", "runId": "x", "at": 1e999}\n')
+        file.write('{"event": "terminated", "at": 2000')
     assert reader.look()[0].ended is False
     with log.path.open("a") as file:
         file.write(f', "runId": "{RUN}"}}\n')
@@ -93,6 +100,14 @@ def test_a_file_that_was_put_aside_is_read_anew(log, tmp_path):
     log.path.replace(log.path.with_suffix(".jsonl.old"))
     log.write("progress", 9, progress=progress(9, read=1, newest=1))
     assert [batch.batch_id for batch in reader.look()[0].batches] == [0, 1, 2, 9]
+
+
+def test_runs_of_a_query_that_is_started_again_and_again_are_forgotten(tmp_path):
+    reader = QueryLogReader(tmp_path)
+    for number in range(60):
+        LogFile(tmp_path, f"run-{number}").write("started", 1_000 + number, queryId="q")
+        reader.look()
+    assert [run.run_id for run in reader.look()] == [f"run-{number}" for number in range(59, 9, -1)]
 
 
 def test_running_queries_come_first(tmp_path):

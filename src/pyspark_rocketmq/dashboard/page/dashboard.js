@@ -169,15 +169,18 @@ function table(caption, head, rows) {
     element("thead", {}, element("tr", {}, ...head.map((name, at) => cell("th", name, at)))), element("tbody", {}, ...body)));
 }
 
+const partOf = (name, shown, there) => there > shown.length ? `${name}, the first ${shown.length} of ${count(there)}` : name;
+
 // A group's committed offsets follow its query; without an explanation, the two numbers seem to contradict each other.
-function groupsTable(groups, queries) {
+function groupsTable(groups, there, queries) {
   const own = new Map();
   for (const run of queries) {
     const last = run.batches[run.batches.length - 1];
     if (!run.ended && last) for (const group of run.groups) own.set(group, (own.get(group) || 0) + lagOf(last));
   }
-  if (!groups.some((g) => own.has(g.group))) return table("Groups", ["group", "topics", "behind"], groups.map((g) => [g.group, g.topics, g.lag]));
-  const made = table("Groups", ["group", "topics", "behind", "its query"], groups.map((g) => [g.group, g.topics, g.lag, own.get(g.group) ?? "–"]));
+  const caption = partOf("Groups", groups, there);
+  if (!groups.some((g) => own.has(g.group))) return table(caption, ["group", "topics", "behind"], groups.map((g) => [g.group, g.topics, g.lag]));
+  const made = table(caption, ["group", "topics", "behind", "its query"], groups.map((g) => [g.group, g.topics, g.lag, own.get(g.group) ?? "–"]));
   made.append(element("p", { class: "note" }, "behind: by the offsets that are committed for the group. A query commits after a batch, at most every " +
     "commitIntervalMs (5 s unless set), so that its group is further behind than the query itself (its query: after its last batch)."));
   return made;
@@ -195,8 +198,8 @@ function clusterCards(cluster, queries) {
       element("dt", {}, `dead letters in ${cluster.deadLetters.topic}`), element("dd", {}, count(cluster.deadLetters.messages))))));
   }
   made.push(element("div", { class: "tables" },
-    groupsTable(cluster.groups, queries),
-    table("Topics", ["topic", "queues", "messages"], cluster.topics.map((t) => [t.topic, t.queues, t.messages])),
+    groupsTable(cluster.groups, cluster.there.groups, queries),
+    table(partOf("Topics", cluster.topics, cluster.there.topics), ["topic", "queues", "messages"], cluster.topics.map((t) => [t.topic, t.queues, t.messages])),
     table("Brokers", ["broker", "address", "version", "in/s", "out/s", "disk"],
       cluster.brokers.map((b) => [b.broker, b.address, b.version, b.inPerSecond, b.outPerSecond, b.diskRatio == null ? "" : `${Math.round(b.diskRatio * 100)} %`]))));
   return made;
