@@ -156,6 +156,33 @@ def test_late_rows_make_results_of_their_own_of_the_fields_types(feed):
     assert all({name: row[name] for name in key} == key for row in rows)
 
 
+@pytest.mark.since_spark("4.1")
+def test_groups_are_those_of_sparks_own_windows(spark):
+    """Two times within a millisecond are two groups, both zeros are one, and so is NaN."""
+    keys = [
+        *[
+            ("2030-01-01T00:00:00.123456", 0.0),
+            ("2030-01-01T00:00:00.123457", 0.0),
+            (None, -0.0),
+            (None, 0.0),
+        ],
+        *[(None, "NaN"), (None, "NaN"), (None, 1.1)],
+    ]
+    first = [at(number + 1, k=k, f=f) for number, (k, f) in enumerate(keys)]
+    batches = [first, [at(30, f=9)], [at(31, f=9)]]
+
+    def counts(mode):
+        source = StreamBuilder.dataStream("tests", "groups", spark)
+        stream = source.fromRocketmq("t", "g", True, "h:1", schema="k timestamp_ntz, f double")
+        windows = stream.window(TumblingWindow.of(Time.seconds(10))).groupBy("k", "f")
+        windows = windows.count("rows").count_distinct("f", "exact").fireMode(mode)
+        rows = windows.toDataStream().test(batches, batches=True)
+        return table([row for row in rows if row["f"] != 9], "f", "rows", "exact")
+
+    assert counts(2) == counts(0)
+    assert counts(2) == [(0, 1, 1), (0, 1, 1), (0, 2, 1), (1.1, 1, 1), ("NaN", 2, 1)]
+
+
 @pytest.mark.parametrize(
     ("shares_identity", "columns"), [(False, ["body", "keys", "writeId"]), (True, ["body", "keys"])]
 )

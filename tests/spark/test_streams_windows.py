@@ -104,6 +104,26 @@ def test_a_record_with_an_impossible_time_does_not_stop_the_others(spark, schema
     assert table(rows, "k", "n", "start_time") == [("a", 1, "2021-09-15 10:00:00")]
 
 
+@pytest.mark.parametrize("schema", [None, "v double"])
+@pytest.mark.parametrize(
+    ("values", "total"),
+    [
+        (["1e30", "1"], 1e30),
+        (["-9.3e18"], -9.3e18),
+        (["1e400"], "Infinity"),
+        (["NaN", "1"], "NaN"),
+        (["9007199254740991"], 9007199254740991),
+        (["1.5", "1.5"], 3),
+    ],
+)
+def test_a_sum_of_any_size_is_written(spark, schema, values, total):
+    source = StreamBuilder.dataStream("tests", "t", spark)
+    records = source.fromRocketmq("topic", "group", True, "127.0.0.1:1", schema=schema)
+    sums = records.window(TumblingWindow.of(Time.minutes(1))).sum("v").toDataStream()
+    (row,) = sums.test([{"v": value} for value in values])
+    assert (row["v"], type(row["v"])) == (total, type(total))
+
+
 def test_milliseconds_may_have_a_fraction(spark):
     counts = stream(spark).window(TumblingWindow.of(Time.minutes(1), "t")).count("n").toDataStream()
     rows = counts.test([{"t": 1631700001000.25}, {"t": "1.631700001E12"}, {"t": 1631700001000}])

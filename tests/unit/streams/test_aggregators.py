@@ -211,6 +211,12 @@ def test_results_have_the_places_of_their_type(fold, values, result):
 def test_values_that_are_not_numbers_come_last_and_are_compared_as_texts():
     one, other = float("nan"), float("nan")
     assert str(added(folds.Different(0, counted=False), one, 2.0, 1.0)) == "[1.0, 2.0, nan]"
+    fold = folds.Different(0, counted=False)
+    state = fold.add(fold.add(fold.empty(), (float("nan"),)), (-0.0,))
+    state = fold.unpack(pickle.loads(pickle.dumps(fold.pack(state))))
+    for value in (float("nan"), 0.0):
+        state = fold.add(state, (value,))
+    assert str(fold.result(state)) == "[0.0, nan]"
     for rows in ([("nan", one), ("NaN", other)], [("NaN", other), ("nan", one)]):
         for least, result in ((True, "NaN"), (False, "nan")):
             fold, state = folds.NumberOrText(0, 1, least=least), (True, None, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import decimal
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -239,12 +240,16 @@ class Different(Fold):
     def add(self, state: set[Any], row: Row) -> set[Any]:
         """Return the state after adding a row."""
         if row[self.at] is not None:
-            state.add(row[self.at])
+            state.add(_same(row[self.at]))
         return state
 
     def result(self, state: set[Any]) -> Any:
         """Return the current result."""
         return len(state) if self.counted else sorted(state, key=_order)
+
+    def unpack(self, packed: set[Any]) -> set[Any]:
+        """Return the state from its picklable form."""
+        return {_same(value) for value in packed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +365,13 @@ def _round(value: Any, scale: int | None) -> Any:
     return _EXACT.quantize(value, decimal.Decimal(1).scaleb(-scale))
 
 
+def _same(value: Any) -> Any:
+    """Return one value for all that Spark takes for equal: a set finds NaN only by its identity."""
+    if not isinstance(value, float):
+        return value
+    return math.nan if math.isnan(value) else value + 0.0
+
+
 def _choose(known: Any, value: Any, order: Callable[[Any], Any], *, least: bool) -> Any:
     if known is None or value is None:
         return known if value is None else value
@@ -369,7 +381,7 @@ def _choose(known: Any, value: Any, order: Callable[[Any], Any], *, least: bool)
 
 def _order(value: Any) -> tuple[bool, Any]:
     # Spark orders NaN above every number.
-    not_a_number = isinstance(value, float) and value != value  # noqa: PLR0124 - that is what NaN is
+    not_a_number = isinstance(value, float) and math.isnan(value)
     return not_a_number, 0 if not_a_number else value
 
 

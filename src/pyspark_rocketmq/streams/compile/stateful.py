@@ -21,7 +21,15 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     TimerValues,
 )
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    DoubleType,
+    FloatType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.task_client import spare_collections
@@ -50,14 +58,24 @@ EVENT_TIME: Final = "event_time"
 _KEY: Final = "__key"
 _AT: Final = "__at"
 _SIDE: Final = "__side"
-_TIMES: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_TIMES: Final = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
-def pack_key(names: tuple[str, ...]) -> Column:
-    """Return fields as one text."""
+def pack_key(flow: Flow, names: tuple[str, ...]) -> Column:
+    """Return fields as one text, which is equal for values that Spark groups together."""
     if not names:
         return F.lit("{}")
-    return F.to_json(F.struct(*map(column, names)), {"ignoreNullFields": "false", **_TIMES})
+    fields = [_without_sign_of_zero(flow, name).alias(name) for name in names]
+    return F.to_json(F.struct(*fields), {"ignoreNullFields": "false", **_TIMES})
+
+
+def _without_sign_of_zero(flow: Flow, name: str) -> Column:
+    kind = flow.df.select(column(name)).schema[0].dataType
+    is_float = isinstance(kind, DoubleType | FloatType)
+    return (column(name) + F.lit(0.0)).cast(kind) if is_float else column(name)
 
 
 def unpack_key(flow: Flow, names: tuple[str, ...], text: str) -> list[Column]:
@@ -118,7 +136,7 @@ def aggregate_incrementally(flow: Flow, node: p.Group) -> Flow:
     require_state(node.name)
     results = fold_groups(flow, node.keys, node.aggregates, node.numeric, node.name)
     df = _drop_beats(flow).select(
-        F.unix_micros(TIME).alias(_AT), pack_key(node.keys).alias(_KEY), *results.inputs
+        F.unix_micros(TIME).alias(_AT), pack_key(flow, node.keys).alias(_KEY), *results.inputs
     )
     schema = StructType([StructField(_AT, LongType()), StructField(_KEY, StringType()), *results.outputs])
     df = df.groupBy(_KEY).transformWithState(GrowingGroups(results), schema, "append", "none")

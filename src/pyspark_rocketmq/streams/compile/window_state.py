@@ -101,7 +101,7 @@ def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
     until = F.unix_micros(window["end"]) + schedule.keep_ms * 1000
     df = flow.df.select(
         until.alias(UNTIL, metadata={_DELAY_KEY: 0}),
-        pack_key(node.keys).alias(KEY),
+        pack_key(flow, node.keys).alias(KEY),
         *results.inputs,
     )
     schema = StructType(

@@ -380,7 +380,7 @@ def _show_number(value: Column, kind: DataType | None) -> Column:
 
 def _show_whole(value: Column) -> Column:
     """Return a double as a variant that prints whole numbers without ``.0``."""
-    whole = (value == F.floor(value)) & (F.abs(value) < _EXACT)
+    whole = (value % 1 == 0) & (F.abs(value) < _EXACT)  # floor would overflow
     return F.when(whole, value.cast("long").cast("variant")).otherwise(value.cast("variant"))
 
 
