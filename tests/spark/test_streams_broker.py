@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests.spark.streams_support import CLICKS, FLOWS, table
 from tests.support.patient import PATIENCE_MS, patient_producer
 from tests.support.topics import fill, fresh_name
@@ -16,7 +17,7 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import Admin, OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.offsets.stream_offset import offset_of_rocketmq
-from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow, late_rows
+from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow, late_rows, skipped_rows
 
 pytestmark = pytest.mark.usefixtures("lean")
 
@@ -33,6 +34,34 @@ def source(spark, name):
 
 def collected(rows):
     return lambda df, _: rows.extend(row.asDict() for row in df.collect())
+
+
+@pytest.mark.parametrize("mode", ["skip", "fail"])
+def test_a_body_that_does_not_decode_is_a_malformed_record(spark, mq, topic, client, here, group, mode):
+    name, rows = topic(queues=1), []
+    fill(client, name, ['{"n": 1}', b"\xff", '{"n": 2}'], queues=1)
+
+    def run(stream):
+        query = stream.onError(mode).to(collected(rows)).asyncStart(availableNow=True)
+        try:
+            assert query.awaitTermination(240)
+        finally:
+            query.stop()
+        return skipped_rows(query)
+
+    def read(is_json):
+        job = fresh_name("json" if is_json else "text")
+        return source(spark, job).fromRocketmq(name, group, is_json, mq.name_server)
+
+    if mode == "fail":
+        with pytest.raises(StreamingQueryException, match="not UTF-8"):
+            run(read(True).selectFields("n"))
+        return
+    assert run(read(True).selectFields("n")) == {"selectFields#2": 1}
+    assert [row["n"] for row in rows] == ["1", "2"]
+    rows.clear()
+    assert run(read(False)) == {}
+    assert [row["value"] for row in rows] == ['{"n": 1}', '{"n": 2}']
 
 
 def test_the_articles_program(spark, mq, topic, client, here, running, group):

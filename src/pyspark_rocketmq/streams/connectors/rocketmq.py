@@ -27,7 +27,7 @@ from pyspark_rocketmq.streams.connectors.base import (
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, TIME, VALUE
 from pyspark_rocketmq.streams.plan.analysis import Analysis
-from pyspark_rocketmq.streams.plan.nodes import Apply, Node, Plan, TimeSelect, Windowed
+from pyspark_rocketmq.streams.plan.nodes import Apply, Node, Plan, Shape, TimeSelect, Windowed
 
 __all__ = ["IDLE_BY_FIELD_MS", "IDLE_BY_STORE_TIME_MS", "RecordTime", "RocketMQSink", "RocketMQSource"]
 
@@ -82,6 +82,9 @@ class RocketMQSource(RecordSource):
         time = f"{self.time.value}Timestamp"
         options["columns"] = f"topic,body,{time}"
         options["bodyAs"] = "string"
+        if plan.on_error != "fail" and _value(options, "onCorrupt") is None:
+            # Without a body, JSON is malformed, which the next step counts. A text has no such step.
+            options["onCorrupt"] = "skip" if self.shape is Shape.TEXT else "null"
         df = spark.readStream.format("rocketmq").options(**options).load()
         columns = [F.col(time).alias(TIME), F.col("body").alias(VALUE)]
         if beats:
