@@ -73,6 +73,14 @@ def test_sources_that_end_close_their_windows(spark, tmp_path, capsys):
         source(spark).fromFile(str(tmp_path / "nope")).toPrint().start()
 
 
+def test_bytes_that_are_no_utf_8_are_replaced_as_in_javas_clients(spark, tmp_path, capsys):
+    (tmp_path / "in.txt").write_bytes(b'{"a": "\xe9"}\n{"a": "\xc3\xa9"}\n')
+    for step in (None, json.loads, lambda text: {**json.loads(text)}):
+        lines = source(spark).fromFile(str(tmp_path / "in.txt"), False)
+        (lines if step is None else lines.map(step)).toPrint().start()
+        assert capsys.readouterr().out.splitlines() == ['{"a": "\ufffd"}', '{"a": "é"}']
+
+
 def test_sinks_of_each_kind(spark, tmp_path):
     with closing(sqlite3.connect(tmp_path / "r.db")) as connection, connection:
         connection.execute("CREATE TABLE ages (name TEXT PRIMARY KEY, age INTEGER)")

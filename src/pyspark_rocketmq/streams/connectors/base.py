@@ -197,8 +197,8 @@ def texts(flow: Flow) -> DataFrame:
 
 
 def text_value(name: str) -> Column:
-    """Return a column of a source as the record's text."""
-    return F.col(name).cast("string").alias(VALUE)
+    """Return a column of a source as the record's text. Functions cannot get bytes that are not UTF-8."""
+    return F.make_valid_utf8(F.col(name).cast("string")).alias(VALUE)
 
 
 def group_key(flow: Flow) -> list[Column]:

@@ -18,10 +18,11 @@ from pyspark_rocketmq.streams.connectors.base import (
     SinkConnector,
     SourceConnector,
     plain_rows,
+    text_value,
     texts,
 )
 from pyspark_rocketmq.streams.frame.flow import Flow
-from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
+from pyspark_rocketmq.streams.frame.python_steps import TIME
 from pyspark_rocketmq.streams.plan.analysis import Analysis
 from pyspark_rocketmq.streams.plan.nodes import Plan, Shape
 
@@ -81,7 +82,7 @@ class FileSource(SourceConnector):
             df = spark.read.options(**self.options).text(self._existing_path())
         lines = df.where(F.trim("value") != "")
         return Flow(
-            lines.select(F.current_timestamp().alias(TIME), F.col("value").alias(VALUE)),
+            lines.select(F.current_timestamp().alias(TIME), text_value("value")),
             self.shape,
         )
 

@@ -13,7 +13,7 @@ from pyspark_rocketmq.streams.connectors.base import BatchWriter, RecordSource, 
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME
 from pyspark_rocketmq.streams.plan.analysis import Analysis
-from pyspark_rocketmq.streams.plan.nodes import Node, Plan
+from pyspark_rocketmq.streams.plan.nodes import Node, Plan, Shape
 
 __all__ = ["KafkaSink", "KafkaSource"]
 
@@ -31,6 +31,8 @@ class KafkaSource(RecordSource):
         del analysis, plan
         _require_connector(spark, self)
         df = spark.readStream.format("kafka").options(**self.options).load()
+        if self.shape is Shape.TEXT:  # else a record without a value is malformed JSON
+            df = df.where(F.col("value").isNotNull())
         return Flow(df.select(F.col("timestamp").alias(TIME), text_value("value")), self.shape)
 
 
