@@ -162,6 +162,7 @@ def test_columns_without_any_value_have_their_types():
 
 
 def test_values_that_json_does_not_have_are_texts():
+    assert to_json({"b": [b"ab", memoryview(b"\xff")]}) == '{"b": ["YWI=", "/w=="]}', "as Spark's to_json"
     assert to_json({"d": datetime.date(2030, 1, 2), "é": decimal.Decimal("1.50")}) == (
         '{"d": "2030-01-02", "é": "1.50"}'
     )

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import OptionError, PlanError
 from pyspark_rocketmq.spark.boundary import called_by_spark
-from pyspark_rocketmq.streams.frame.python_steps import to_json
+from pyspark_rocketmq.streams.frame.python_steps import to_json, to_plain
 
 __all__ = ["DimensionSource", "DimensionTable"]
 
@@ -174,4 +174,4 @@ def _database_columns(url: str, query: str | None) -> list[str]:
 def _text(value: Any) -> str | None:
     if isinstance(value, bool | dict | list):
         return to_json(value)
-    return None if value is None else str(value)
+    return None if value is None else to_plain(value)

@@ -7,6 +7,7 @@ expression decides how to handle it.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ __all__ = [
     "Step",
     "describe_error",
     "to_json",
+    "to_plain",
     "to_text",
 ]
 
@@ -48,6 +50,7 @@ ADVICE: Final = (
 )
 """The message of a query that fails at a record."""
 
+_BYTES: Final = (bytes, bytearray, memoryview)
 _MAX_ERROR: Final = 500
 _EPOCH_SCALE: Final = 1000
 FIRST_MS: Final = -62_135_596_800_000
@@ -56,10 +59,15 @@ LAST_MS: Final = 253_402_300_799_999
 
 
 def to_json(value: Any) -> str:
-    """Return a value as JSON text, with dates and decimals in Spark's format."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    """Return a value as JSON text, with dates, decimals and bytes in Spark's format."""
+    text = json.dumps(value, ensure_ascii=False, default=to_plain)
     # Half of a surrogate pair is no UTF-8. JSON can have it as an escape, as the record that it came from.
-    return text if _is_utf8(text) else json.dumps(value, default=str)
+    return text if _is_utf8(text) else json.dumps(value, default=to_plain)
+
+
+def to_plain(value: Any) -> str:
+    """Return what JSON does not have as a text: bytes in Base64, other values as Python shows them."""
+    return base64.b64encode(value).decode() if isinstance(value, _BYTES) else str(value)
 
 
 def describe_error(error: Exception) -> str:
