@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import pickle
 from collections import Counter
 from decimal import Decimal
 
@@ -192,3 +194,37 @@ def test_the_changes_of_a_join_lead_to_the_pairs_of_the_rows_that_remain(
         assert +found == wanted
         assert not -found
         assert joined.is_empty == (not matches or not (left or right))
+
+
+NUMBERS = st.sampled_from([float("nan"), float("inf"), 1.0, -2.0])
+OF_NUMBERS = (
+    Aggregate(Fold.COUNT, distinct=True),
+    Aggregate(Fold.MIN),
+    Aggregate(Fold.MAX),
+)
+
+
+@given(st.lists(st.tuples(st.booleans(), NUMBERS)), st.booleans())
+def test_nan_is_one_value_above_all_others(changes: list[tuple[bool, float]], kept: bool) -> None:
+    """Each NaN of a row is another object, which is not equal to itself."""
+    rows: list[str] = []
+    group = Group(Grouping(1, OF_NUMBERS), changes=kept)
+    for added, value in changes:
+        if not added and not (kept and str(value) in rows):
+            continue
+        (rows.append if added else rows.remove)(str(value))
+        group.add(1 if added else -1, [float(str(value))] * len(OF_NUMBERS))
+        packed = pickle.loads(pickle.dumps(group.pack()))
+        group.unpack(packed)
+        there = sorted(set(map(float, rows)), key=lambda each: (math.isnan(each), each))
+        least, most = (str(there[0]), str(there[-1])) if there else ("None", "None")
+        assert list(map(str, group.results())) == [str(len(set(rows))), least, most]
+
+
+def test_nan_is_ranked_above_all_others() -> None:
+    for down in (False, True):
+        ranked = Ranked(Ranking(1, ((down, False),), 9, "n", False), changes=False)
+        for value in (1.0, float("nan"), 0.5, float("inf")):
+            ranked.change([((value,), (value,))], [])
+        found = [str(value) for (value,) in ranked.first()]
+        assert found == (["nan", "inf", "1.0", "0.5"] if down else ["0.5", "1.0", "inf", "nan"])

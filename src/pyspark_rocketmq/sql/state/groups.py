@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Grouping
 
-__all__ = ["Group"]
+__all__ = ["Group", "order", "same"]
 
 
 @dataclass(slots=True)
@@ -74,7 +75,20 @@ class Group:
     def unpack(self, packed: tuple[Any, ...]) -> None:
         """Restore a state."""
         self.rows, *kept = packed
-        self.kept = [_Kept(count, total, Counter(values), best) for count, total, values, best in kept]
+        self.kept = [
+            _Kept(count, total, Counter({same(value): times for value, times in values.items()}), best)
+            for count, total, values, best in kept
+        ]
+
+
+def same(value: Any) -> Any:
+    """Return one value for all that are equal in SQL: a dict finds NaN only by its identity."""
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
+
+
+def order(value: Any) -> tuple[bool, Any]:
+    """Return what a value is compared by: NaN is above all others, as in Spark."""
+    return (True, 0) if isinstance(value, float) and math.isnan(value) else (False, value)
 
 
 _OF_VALUES: Final = frozenset({Fold.MIN, Fold.MAX})
@@ -85,9 +99,10 @@ def _add(aggregate: Aggregate, kept: _Kept, sign: int, value: Any, *, changes: b
         return
     if aggregate.fold in _OF_VALUES and not changes:
         better = max if aggregate.fold is Fold.MAX else min
-        kept.best = value if kept.best is None else better(kept.best, value)
+        kept.best = value if kept.best is None else better(kept.best, value, key=order)
         return
     if aggregate.distinct or aggregate.fold in _OF_VALUES:
+        value = same(value)
         before = kept.values[value]
         kept.values[value] += sign
         if not kept.values[value]:
@@ -107,7 +122,7 @@ def _result(aggregate: Aggregate, kept: _Kept, *, changes: bool) -> Any:
         if not changes:
             return kept.best
         there = [value for value, count in kept.values.items() if count > 0]
-        return (max if aggregate.fold is Fold.MAX else min)(there, default=None)
+        return (max if aggregate.fold is Fold.MAX else min)(there, default=None, key=order)
     if aggregate.fold is Fold.ANY_VALUE or not kept.count:
         return None
     return kept.total if aggregate.fold is Fold.SUM else kept.total / kept.count

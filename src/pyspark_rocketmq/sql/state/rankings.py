@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from pyspark_rocketmq.sql.state.groups import order
 from pyspark_rocketmq.sql.state.steps import Ranking
 
 __all__ = ["Line", "Ranked", "differences"]
@@ -61,11 +62,11 @@ class Ranked:
         return [row for _, row in self.lines[: self._ranking.limit]]
 
 
-def _place(value: Any, down: bool, nulls_first: bool) -> tuple[bool, Any]:
+def _place(value: Any, down: bool, nulls_first: bool) -> tuple[bool, tuple[bool, Any]]:
     """Return what a value is sorted by; the order is reversed if it descends."""
     if value is None:
-        return (down is nulls_first, 0)
-    return (down is not nulls_first, value)
+        return (down is nulls_first, (False, 0))
+    return (down is not nulls_first, order(value))
 
 
 def differences(
