@@ -117,9 +117,14 @@ class InTurn:
         self._places: dict[QueueWorker, deque[_Place]] = {}
 
     def enter(self, worker: QueueWorker) -> _Place:
-        """Reserve the next place of a queue; called in the order of its runs."""
+        """Reserve the next place of a queue; called in the order of its runs.
+
+        The places of queues that have gone to other members are dropped: their runs may never leave.
+        """
         place = _Place()
         with self._lock:
+            for gone in [known for known in self._places if known.stopped]:
+                del self._places[gone]
             self._places.setdefault(worker, deque()).append(place)
         return place
 

@@ -436,6 +436,17 @@ def test_what_threads_make_is_handed_on_in_turn():
     assert handed == [9, 0, 1], "what was forgotten comes again from the broker"
 
 
+def test_what_waits_for_a_queue_that_went_to_another_member_is_dropped():
+    turns, gone, other = InTurn(lambda made: None), Worker(), Worker()
+    first, second = turns.enter(gone), turns.enter(gone)
+    waits = Collected(gone, PulledRun(QUEUE, 1, 0, b""), 1)
+    turns.leave(gone, second, waits)
+    gone.stopped = True  # its first run never leaves
+    turns.enter(other)
+    assert list(turns._places) == [other]
+    turns.leave(gone, first, waits)
+
+
 def test_failures_in_a_row_age():
     row = FailureRow()
     assert [row.add(60.0 * n, after_success=False) for n in range(4)] == [1, 2, 3, 4]
