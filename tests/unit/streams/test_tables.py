@@ -95,6 +95,14 @@ def test_a_smaller_id_that_is_seen_a_moment_later_counts(reader, run, clock):
     assert [row["id"] for row in read(reader, {}, end)] == [4, 5]
 
 
+@pytest.mark.parametrize("value", ["'b17'", "1.5", "'2030-01-01'"])
+def test_an_id_that_is_no_whole_number_is_refused(reader, run, value):
+    """Cut off, 1.5 would be 1: the row would never be read."""
+    run("CREATE TABLE a_3 (id)", f"INSERT INTO a_3 VALUES ({value})")
+    with pytest.raises(OptionError, match="growing whole numbers"):
+        reader.latestOffset({}, ReadAllAvailable())
+
+
 def test_what_is_wrong_is_said_without_the_password(clock):
     options = {"pattern": "a", "idField": "id", "refreshSeconds": "1"}
     away = TablesReader({**options, "url.password": "postgresql+psycopg://u:hidden@127.0.0.1:1/d"}, clock)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -145,7 +146,16 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if most is not None:
             ids = ids.order_by(sa.column(self._id)).limit(most)
         found = connection.execute(sa.select(sa.func.max(ids.subquery().c[self._id]))).scalar()
-        return None if found is None else int(found)
+        if found is None:
+            return None
+        if not isinstance(found, int | Decimal) or found != int(found):
+            raise OptionError(
+                "idField names a column of growing whole numbers, by which rows are read once",
+                idField=self._id,
+                table=table,
+                found=repr(found),
+            )
+        return int(found)
 
     def _rows(self, table: str, after: int | None, columns: list[Any]) -> sa.Select[Any]:
         import sqlalchemy as sa  # noqa: PLC0415 - an extra
