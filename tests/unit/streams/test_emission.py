@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import LongType, StructField
+from pyspark.sql.types import LongType, StringType, StructField
 from tests.support.examples import examples
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded
-from pyspark_rocketmq.streams.compile.aggregators import Count, Sum
+from pyspark_rocketmq.streams.compile.aggregators import Count, Fold, Sum
 from pyspark_rocketmq.streams.compile.window_state import FIRE, KEY, NUMBER, UNTIL, FiredWindows
 from pyspark_rocketmq.streams.frame import extras
 from pyspark_rocketmq.streams.plan.emission import Schedule
@@ -25,10 +27,10 @@ KEY_TEXT = '{"user":"a"}'
 class Game:
     """Runs a processor as Spark does: rows by key, late ones left out, then the timers that are due."""
 
-    def __init__(self, schedule):
+    def __init__(self, schedule, results=None):
         self.schedule = schedule
         outputs = [StructField(name, LongType()) for name in ("c", "n")]
-        results = Folded(
+        results = results or Folded(
             2, outputs=outputs, folds=[Count(None), Sum(2)], aliases=["c", "größe"], user=[False] * 2
         )
         self.processor = FiredWindows(schedule, results)
@@ -175,6 +177,33 @@ def test_state_says_in_words_what_is_in_it():
     game.run([(1, 1), (2, 3)])
     ((fires, final, changed, _, shown),) = game.values.values()
     assert (fires, final, changed, shown) == (0, False, True, '{"c": 2, "größe": 4}')
+
+
+class Deviation(Fold):
+    """A user's function that has no result of fewer than two records."""
+
+    def empty(self):
+        return []
+
+    def add(self, state, row):
+        return [*state, row[2]]
+
+    def result(self, state):
+        return str(statistics.pstdev(state)) if len(state) > 1 else 1 // 0
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_a_users_result_is_needed_when_it_is_due_only(mode):
+    """Neither after the first record, nor of the records after a result, of which there are none yet."""
+    outputs = [StructField(name, StringType()) for name in ("c", "n")]
+    folds = [Count(None), Deviation()]
+    results = Folded(2, outputs=outputs, folds=folds, aliases=["c", "d"], user=[False] * 2)
+    game = Game(Schedule(SIZE, DELAY, mode=mode), results)
+    batches = [[(1, 1)], [(4, 3)], [(11, 4), (11, 5)], [], [(5, 8), (5, 10)], [(16, 0), (16, 1)]]
+    found = [row for rows in game.run(*batches) for row in rows]
+    assert [count for count, _, _ in found] == {0: [4], 1: [2, 2], 2: [2, 4]}[mode]
+    shown = [json.loads(value[4])["d"] for value in game.values.values()]
+    assert shown, "the state of a later window"
 
 
 def test_a_row_that_comes_when_the_watermark_is_just_there_is_a_result():

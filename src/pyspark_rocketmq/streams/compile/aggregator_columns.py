@@ -26,7 +26,7 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile import aggregators as folds
 from pyspark_rocketmq.streams.compile.aggregates import Accumulator, aggregate_columns, to_number
 from pyspark_rocketmq.streams.frame.flow import Flow, column
-from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE
+from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, describe_error
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS, AggregateKind, Numeric
 from pyspark_rocketmq.streams.plan.nodes import Aggregate
 
@@ -122,8 +122,17 @@ class Folded:
         return [fold.result(state) for fold, state in zip(self.folds, states, strict=True)]
 
     def describe(self, states: list[Any]) -> dict[str, Any]:
-        """Return the results by name, for readers of the state."""
-        return dict(zip(self.aliases, self.results(states), strict=True))
+        """Return the results by name, for readers of the state.
+
+        A user's function may need more records than there are so far: then its error is shown.
+        """
+        found: dict[str, Any] = {}
+        for alias, fold, state in zip(self.aliases, self.folds, states, strict=True):
+            try:
+                found[alias] = fold.result(state)
+            except Exception as error:  # noqa: BLE001 - the user's code; no result is due yet
+                found[alias] = describe_error(error)
+        return found
 
     def pack(self, states: list[Any]) -> list[Any]:
         """Return states in a picklable form."""
