@@ -33,7 +33,7 @@ from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.sink_schema import sink_layout
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.spark.write.write_task import WriteScope, WriteTask
-from pyspark_rocketmq.testing import HangUp, MockCluster
+from pyspark_rocketmq.testing import HangUp, Injection, MockCluster
 
 SCHEMA = pa.schema([("body", pa.string()), ("shardingKey", pa.string())])
 LOG = MessageQueue("orders-commits", "broker-a", 0)
@@ -94,6 +94,7 @@ class World:
         self._done = dict.fromkeys(self._drivers, 0)
         """How many batches each query's checkpoint has as done."""
         self._zombies: list[tuple[Driver, int, Parts, int]] = []
+        self._lost: list[Injection] = []
         self.history: list[Reading] = []
         self._found: list[Finding] = []
         given = {"nameServer": mq.name_server, "topic": "orders", "isolation": "read_committed"}
@@ -129,7 +130,7 @@ class World:
                 zombie.commit(late, parts, looked_at=end)
             case "lose":  # the answer to a send, or to a commit: it is sent again
                 code = self._choose.choice((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
-                self._mq.inject(HangUp(executed=True), on=code, times=1)
+                self._lost.append(self._mq.inject(HangUp(executed=True), on=code, times=1))
             case "restart":
                 self._direct.recover()
                 self._reader.stop()
@@ -186,6 +187,7 @@ class World:
         for query, driver in self._drivers.items():
             driver.commit(self._done[query], driver.write(self._done[query]))
             self._done[query] += 1
+        assert all(answer.hits for answer in self._lost)
         while self.read():
             pass
         self._direct.drain()

@@ -29,7 +29,7 @@ from pyspark_rocketmq.model import MessageSelector, OffsetRange
 from pyspark_rocketmq.record.decode.arrow import COLUMNS
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.spark.features import FEATURES
-from pyspark_rocketmq.testing import Cut, HangUp, MockCluster, Reorder, Short
+from pyspark_rocketmq.testing import Cut, HangUp, Injection, MockCluster, Reorder, Short
 
 Found = list[tuple[Any, ...]]
 
@@ -64,14 +64,16 @@ def mock() -> Iterator[World]:
     ):
         cluster.create_topic("orders", 3, attributes={"cleanup.policy": "COMPACTION"})
 
-        def make_trouble() -> None:
+        def make_trouble() -> list[Injection]:
             cluster.heal()
             pull = RequestCode.PULL_MESSAGE
-            for fault, times, after in (
-                *((Short(3), 4, 1), (Cut(300), 2, 2), (HangUp(), 2, 3)),
-                *((Reorder(3), 6, 0), (Cut(20), 2, 9)),
-            ):
+            return [
                 cluster.inject(fault, on=pull, times=times, after=after)
+                for fault, times, after in (
+                    *((Short(3), 4, 1), (Cut(300), 2, 2), (HangUp(), 2, 3)),
+                    *((Reorder(3), 6, 0), (Cut(20), 2, 1)),
+                )
+            ]
 
         yield create_world(
             client,
@@ -90,10 +92,11 @@ def mock() -> Iterator[World]:
         "mock",
     ]
 )
-def world(request: pytest.FixtureRequest) -> World:
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
     found: World = request.getfixturevalue(request.param)
-    found.make_trouble()
-    return found
+    faults = found.make_trouble()
+    yield found
+    assert [fault for fault in faults if not fault.hits] == []
 
 
 class Ways:

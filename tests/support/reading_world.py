@@ -14,6 +14,7 @@ from pyspark_rocketmq.client.send.message_encoding import encode_one
 from pyspark_rocketmq.model import Message, MessageQueue, SendResult
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.remoting.header import EndTransactionRequest
+from pyspark_rocketmq.testing import Injection
 
 __all__ = ["FIELDS", "TAG", "World", "create_world", "of_message", "of_row"]
 
@@ -39,7 +40,8 @@ class World:
     topic: str
     expected: dict[MessageQueue, list[Message]]
     ends: dict[MessageQueue, int]
-    make_trouble: Callable[[], None] = lambda: None
+    make_trouble: Callable[[], list[Injection]] = list
+    """Injects faults for one test."""
 
     def check(self, found: list[Fields], *, tag: str | None = None) -> None:
         """Assert that these are the messages, each once, with every field, in order within each queue."""
@@ -91,7 +93,7 @@ def create_world(
     *,
     gap: Callable[[MessageQueue], None] | None = None,
     transactions: bool = False,
-    make_trouble: Callable[[], None] = lambda: None,
+    make_trouble: Callable[[], list[Injection]] = list,
 ) -> World:
     """Send to all queues but each broker's last one, which stays empty; return what is to be read.
 
@@ -101,6 +103,8 @@ def create_world(
         Leaves offsets without messages.
     transactions : bool
         Send half messages too: some are committed, some rolled back, some never decided.
+    make_trouble : Callable, optional
+        Injects faults, and returns them.
     """
     sent: dict[tuple[MessageQueue, int], OutgoingMessage] = {}
     queues = client.write_queues(topic)
