@@ -151,9 +151,9 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(found, int | Decimal) or found != int(found):
             raise OptionError(
                 "idField names a column of growing whole numbers, by which rows are read once",
-                idField=self._id,
                 table=table,
-                found=repr(found),
+                column=self._id,
+                value=repr(found),
             )
         return int(found)
 
