@@ -27,6 +27,10 @@ _REFUSALS: Final = (
     ResponseCode.FLOW_CONTROL,
     ResponseCode.SERVICE_NOT_AVAILABLE,
 )
+_LONGEST_FILE: Final = 30
+"""So many messages are removed at most."""
+_BEFORE_DAMAGE: Final = 0.5
+"""How often what is removed ends before a damaged message, if there is one."""
 _CODES: Final = {"pull": PULLS, "send": SENDS, "offsets": OFFSETS, "route": ROUTES, "any": frozenset[int]()}
 
 
@@ -174,7 +178,15 @@ def _file_deleted(scene: Scene) -> None:
     begin, end = scene.cluster.min_offset(queue), scene.cluster.max_offset(queue)
     if end > begin:
         first = scene.chance.randrange(begin, end)
-        until = min(end, first + scene.chance.randint(1, 30))
+        until = min(end, first + scene.chance.randint(1, _LONGEST_FILE))
+        names = (queue.topic, queue.broker_name, queue.queue_id)
+        damaged = [
+            offset
+            for offset in range(first + 1, min(end, first + _LONGEST_FILE + 1))
+            if scene.history.place(*names, offset) in scene.history.unwanted
+        ]
+        if damaged and scene.chance.random() < _BEFORE_DAMAGE:
+            until = scene.chance.choice(damaged)
         _delete(scene, queue, first, until)
         scene.cluster.remove(queue, first, until)
 
