@@ -124,6 +124,14 @@ def test_a_sum_of_any_size_is_written(spark, schema, values, total):
     assert (row["v"], type(row["v"])) == (total, type(total))
 
 
+def test_names_of_fields_may_have_any_character(spark):
+    names = ["a b", "x.y", "`q`"]
+    windows = stream(spark).window(TumblingWindow.of(Time.minutes(1))).groupBy(*names).sum("v w")
+    ranked = windows.toDataStream().topN("r", 1, "x.y").addOrderByFieldName("v w").toDataStream()
+    rows = ranked.test([{**dict.fromkeys(names, number), "v w": number} for number in (1, 2)])
+    assert table(rows, *names, "v w", "r") == [(str(n), str(n), str(n), n, 1) for n in (1, 2)]
+
+
 def test_milliseconds_may_have_a_fraction(spark):
     counts = stream(spark).window(TumblingWindow.of(Time.minutes(1), "t")).count("n").toDataStream()
     rows = counts.test([{"t": 1631700001000.25}, {"t": "1.631700001E12"}, {"t": 1631700001000}])
@@ -427,6 +435,14 @@ def test_typed_fields_keep_their_types(spark):
     ("wrong", "message"),
     [
         (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).toDataStream(), "needs a result"),
+        (
+            lambda s: s.window(TumblingWindow.of(Time.seconds(1))).count("End_Time").toDataStream(),
+            "'End_Time' is a field of the results already",
+        ),
+        (
+            lambda s: s.window(TumblingWindow.of(Time.seconds(1))).sum("n", "k").groupBy("k").toDataStream(),
+            "'k' is a field of the results already",
+        ),
         (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).fireMode(3), "fireMode is 0, 1 or 2, not 3"),
         (lambda s: s.topN("r", 2).toDataStream(), "addOrderByFieldName"),
         (lambda s: s.filterByExpression("(a,=~,1)").test([]), "no operator '=~'"),

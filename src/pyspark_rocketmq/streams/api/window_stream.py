@@ -14,7 +14,7 @@ from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.choices import AggregateKind, FireMode, Numeric, choices_of
 from pyspark_rocketmq.streams.plan.emission import ONCE, Firing
-from pyspark_rocketmq.streams.plan.times import Time, Window, with_time_field
+from pyspark_rocketmq.streams.plan.times import WINDOW_FIELDS, Time, Window, with_time_field
 
 __all__ = ["OverWindowStream", "WindowStream"]
 
@@ -238,12 +238,18 @@ class WindowStream(ResultNames[S], WindowNames):
         Raises
         ------
         PlanError
-            The window has no result.
+            The window has no result, or one has the name of a field of the group or of the window.
         """
         name = self._job.step("window")
         found = self._settings
         if not found.aggregates:
             raise PlanError("a window needs a result: count(), sum(...) and so on", step=name)
+        own = {each.lower() for each in (*found.keys, *WINDOW_FIELDS)}
+        for item in found.aggregates:
+            if item.alias.lower() in own:
+                raise PlanError(
+                    f"{item.alias!r} is a field of the results already: use another name", step=name
+                )
         found.firing.check(found.window, name)
         node = p.Windowed(
             name=name,

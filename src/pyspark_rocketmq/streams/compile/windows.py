@@ -18,12 +18,12 @@ from pyspark_rocketmq.streams.frame.python_steps import BEAT, FIRST_MS, LAST_MS,
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS
+from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.plan.nodes import Shape
-from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow
+from pyspark_rocketmq.streams.plan.times import WINDOW_FIELDS, HoppingWindow, SessionWindow, TumblingWindow
 
 __all__ = ["aggregate_groups", "aggregate_windows", "drop_duplicates", "rank_rows", "take_time_field"]
 
-WINDOW_FIELDS: Final = ("start_time", "end_time", "fire_time")
 KEY: Final = "key"
 """The newer API's name of a group's key."""
 
@@ -135,7 +135,7 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
     time = F.window_time(WINDOW) if flow.windowed else F.current_timestamp()
     df = df.select(time.alias(TIME), *hidden, F.posexplode("__top").alias("__at", "__row"))
     df = df.withColumns({name: F.col(f"__row.row.{name}") for name in flow.hidden_identity})
-    columns = [F.col(f"__row.row.`{name}`").alias(name) for name in flow.columns]
+    columns = [F.col(f"__row.row.{quote(name)}").alias(name) for name in flow.columns]
     made = replace(flow, df=df, shape=Shape.COLUMNS, beats=False, tagged=False)
     rank = (F.col("__at") + 1).alias(node.rank)
     identity = (*flow.identity, node.rank)

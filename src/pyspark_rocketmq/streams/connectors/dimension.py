@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.errors import OptionError, PlanError
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.streams.frame.python_steps import to_json, to_plain
+from pyspark_rocketmq.streams.plan.expressions import quote
 
 __all__ = ["DimensionSource", "DimensionTable"]
 
@@ -69,7 +70,7 @@ class DimensionTable:
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the table as a DataFrame of texts that is read again in each batch."""
         spark.dataSource.register(DimensionSource)
-        schema = ", ".join(f"`{name}` string" for name in self.columns)
+        schema = ", ".join(f"{quote(name)} string" for name in self.columns)
         options = {"origin.password": self.origin, "refresh": str(self.refresh_s)}
         if self.query is not None:
             options["query"] = self.query

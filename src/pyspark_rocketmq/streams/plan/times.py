@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Final, Self
 
 from pyspark_rocketmq.errors import PlanError
 
-__all__ = ["HoppingWindow", "SessionWindow", "Time", "TumblingWindow", "Window", "WindowBuilder"]
+__all__ = [
+    "WINDOW_FIELDS",
+    "HoppingWindow",
+    "SessionWindow",
+    "Time",
+    "TumblingWindow",
+    "Window",
+    "WindowBuilder",
+]
+
+WINDOW_FIELDS: Final = ("start_time", "end_time", "fire_time")
+"""The fields that a window's results have besides the group and the results."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
