@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 from tests.support.group_member import Member
+from tests.support.slaves import end_at, pull, serves
 from tests.support.topics import TopicFactory, fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, ConsumeFromWhere, PushOptions
-from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.net.pull_lanes import PullChannel
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
-from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.devcluster import DevCluster
-from pyspark_rocketmq.errors import ServiceNotAvailableError
-from pyspark_rocketmq.model import MessageQueue, MessageSelector, OffsetRange, PullStatus
+from pyspark_rocketmq.model import MessageQueue, OffsetRange, PullStatus
 
 pytestmark = [pytest.mark.needs("cluster"), pytest.mark.timeout(300)]
 
@@ -91,23 +89,6 @@ def test_positions_past_its_end_are_kept_until_the_master_is_back(
         assert [message.queue_offset for message in member.got] == list(range(LATER))
     finally:
         member.consumer.close()
-
-
-def pull(client: Client, addr: str, queue: MessageQueue, offset: int) -> PullAnswer:
-    call = broker.pull(queue, offset, group="g", max_nums=32, selector=MessageSelector())
-    return call.on(client.connection(addr), deadline=client.deadline(30_000))
-
-
-def serves(client: Client, addr: str, queue: MessageQueue, offset: int) -> bool:
-    """Whether a slave has a message; it learns of a topic some seconds after its master."""
-    try:
-        return pull(client, addr, queue, offset).status is PullStatus.FOUND
-    except ServiceNotAvailableError:
-        return False
-
-
-def end_at(client: Client, addr: str, queue: MessageQueue) -> int:
-    return broker.max_offset(queue).on(client.connection(addr), deadline=client.deadline(30_000))
 
 
 def read(client: Client, queue: MessageQueue, begin: int) -> list[int]:
