@@ -63,13 +63,16 @@ def test_without_a_zone_it_is_an_error_that_says_what_to_write(options: dict[str
 
 
 def test_each_queue_has_its_time() -> None:
-    text = '{"orders": {"broker-a": {"0": "2024-01-31T08:00:00", "1": 5}}, "paid": "2024-01-31T08:00:00Z"}'
+    text = (
+        '{"orders": {"broker-a": {"0": "2024-01-31T08:00:00", "1": 5}}, "paid": "2024-01-31T08:00:00Z", '
+        '"sent": "2024-01-31T08:00:00"}'
+    )
     assert start(startingOffsetsByTimestamp=text, timeZone="+01:00") == AtOffsets(
         {
             MessageQueue("orders", "broker-a", 0): AtTimestamp(EIGHT_UTC - HOUR),
             MessageQueue("orders", "broker-a", 1): AtTimestamp(5),
         },
-        topics={"paid": AtTimestamp(EIGHT_UTC)},
+        topics={"paid": AtTimestamp(EIGHT_UTC), "sent": AtTimestamp(EIGHT_UTC - HOUR)},
     )
 
 

@@ -37,6 +37,7 @@ from pyspark_rocketmq.options import (
     TimestampStrategy,
     Where,
     option_reference,
+    parse_direct_options,
     parse_options,
 )
 from pyspark_rocketmq.options.declare import list_declared
@@ -82,6 +83,30 @@ def test_an_unknown_option_names_the_nearest_one_and_the_list(given: str, guess:
     ) as caught:
         source({given: SECRET})
     assert SECRET not in str(caught.value)
+
+
+def test_an_option_of_kafka_s_source_names_the_one_here() -> None:
+    with pytest.raises(OptionError, match=r"that is Kafka's name; here it is consumerGroup") as caught:
+        source({"kafka.group.id": "g"})
+    assert caught.value.facts == {"option": "kafka.group.id"}
+
+
+def test_the_list_of_options_is_in_the_order_of_a_dictionary() -> None:
+    with pytest.raises(OptionError, match="unknown option zzz: The options are: ") as caught:
+        parse_options(SinkOptions, {"zzz": "1"}, environ={})
+    assert caught.value.facts == {"option": "zzz"}
+    listed = str(caught.value).partition("are: ")[2].partition(" [")[0].split(", ")
+    assert listed == sorted((each.name for each in list_declared(SinkOptions)), key=str.lower)
+
+
+def test_what_is_left_out_ends_nothing() -> None:
+    with pytest.warns(CompatibilityWarning, match="vipChannel"):
+        found = source({"consumerGroup": None, "path": "x", "vipChannel": "true", "pullBatchSize": 7})
+    assert found.pull_batch_size == 7
+
+
+def test_a_boolean_and_its_text_agree() -> None:
+    assert source({"tls": True, "tls.enable": "true"}).client.tls
 
 
 def test_a_far_off_option_gets_the_list_only() -> None:
@@ -142,6 +167,13 @@ def test_a_required_option_says_how_to_give_it() -> None:
         OptionError, match=r"option nameServer is required: .*nameServer=10\.0\.0\.1:9876.*NAMESRV_ADDR"
     ):
         parse_options(SourceOptions, {"topic": "t"}, environ={})
+    with pytest.raises(OptionError, match=r"for example topic=orders,payments \[option=topic\]$"):
+        parse_options(ReceiverOptions, {"nameServer": "h:1", "consumerGroup": "g"}, environ={})
+
+
+def test_a_wrong_default_is_told_by_its_name() -> None:
+    with pytest.raises(OptionError, match="option requestTimeoutMs is malformed"):
+        parse_options(ClientOptions, {"nameServer": "h:1"}, environ={}, defaults={"requestTimeoutMs": "x"})
 
 
 def test_the_environment_fills_in_but_never_overrides() -> None:
@@ -165,6 +197,7 @@ def test_compatibility_keys_are_accepted_with_one_warning() -> None:
     with pytest.warns(CompatibilityWarning) as caught:
         source({"pull.consumer.cache.loadfactor": "0.75", "consumer.pull.thread.pool.size": "20"})
     assert len(caught) == 1
+    assert caught[0].filename == __file__
     assert "consumer.pull.thread.pool.size (pulls are pipelined" in str(caught[0].message)
     assert "pull.consumer.cache.loadFactor (a Java map's" in str(caught[0].message)
 
@@ -334,6 +367,7 @@ def test_the_example_of_a_text_fits_its_option() -> None:
         ("startingTimestamp", "-5 parsecs", "expected milliseconds since the epoch"),
         ("startingTimestamp", "1969-12-31T00:00:00Z", "before 1970"),
         ("startingOffsets", "-10m", "give it as startingTimestamp"),
+        ("startingTimestamp", "-5", "it is no time"),
         ("startingOffsets", "sooner", "expected earliest, latest, group"),
         ("startingOffsetsDefault", "middle", "expected one of earliest, latest, group, fail"),
         ("groupOffsetReset", "group", "expected one of earliest, latest, fail"),
@@ -378,24 +412,27 @@ def test_name_servers_given_as_text_to_the_class_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "found"),
     [
-        {},
-        {"topic": "t", "subscribePattern": "t.*"},
-        {"topic": "t", "assign": '{"t": {"b": [0]}}'},
-        {"subscribePattern": "t.*", "assign": '{"t": {"b": [0]}}'},
+        ({}, "none"),
+        ({"topic": "t", "subscribePattern": "t.*"}, "topic and subscribePattern"),
+        ({"topic": "t", "assign": '{"t": {"b": [0]}}'}, "topic and assign"),
+        ({"subscribePattern": "t.*", "assign": '{"t": {"b": [0]}}'}, "subscribePattern and assign"),
     ],
 )
-def test_exactly_one_way_to_say_which_queues(given: dict[str, str]) -> None:
-    with pytest.raises(OptionError, match="exactly one of topic, subscribePattern and assign"):
+def test_exactly_one_way_to_say_which_queues(given: dict[str, str], found: str) -> None:
+    said = f"exactly one of topic, subscribePattern and assign is needed, found {found}$"
+    with pytest.raises(OptionError, match=said):
         parse_options(SourceOptions, {"nameServer": "h:1", **given}, environ={})
 
 
 def test_assignment() -> None:
     found = parse_options(
-        SourceOptions, {"nameServer": "h:1", "assign": '{"orders": {"broker-a": [1, 0, 1]}}'}, environ={}
+        SourceOptions,
+        {"nameServer": "h:1", "assign": '{"orders": {"broker-a": [1, 0, 1, 2147483647]}}'},
+        environ={},
     )
-    assert found.assign == (A0, A1)
+    assert found.assign == (A0, A1, MessageQueue("orders", "broker-a", 2**31 - 1))
 
 
 @pytest.mark.parametrize(
@@ -404,12 +441,16 @@ def test_assignment() -> None:
         ("[]", "must be a JSON object"),
         ("{}", "names at least one topic"),
         ('{"t": [0]}', r"at t: expected an object of brokers, found \[0\]"),
+        ('{"t": 5}', "at t: expected an object of brokers, found 5"),
+        ('{"t": "12"}', 'at t: expected an object of brokers, found "12"; expected JSON'),
+        ('{"t": {"b": [2147483648]}}', "at t > b: 2147483648 is no queue id"),
         ('{"t": {"b": 0}}', "at t > b: expected a list of queue ids, found 0"),
         ('{"t": {"b": []}}', "at t > b: expected a list"),
         ('{"t": {"b": ["0"]}}', 'at t > b: "0" is no queue id'),
         ('{"t": {"b": [true]}}', "at t > b: true is no queue id"),
         ('{"t": {"b": [-1]}}', "at t > b: -1 is no queue id"),
         ('{"t": {"b": [0]}, "t": {"c": [0]}}', "the key 't' is given twice"),
+        ('{"a": {"b": [0]}, "t": {"b": [0]}, "t": {"c": [0]}}', "the key 't' is given twice"),
     ],
 )
 def test_a_malformed_assignment_says_where(text: str, message: str) -> None:
@@ -440,6 +481,23 @@ def test_a_malformed_assignment_says_where(text: str, message: str) -> None:
         (
             {"startingOffsets": '{"orders": {"broker-a": {"0": -2, "1": "last:7"}}, "payments": "latest"}'},
             AtOffsets({A0: Earliest(), A1: LastMessages(7)}, None, {"payments": Latest()}),
+        ),
+        (
+            {
+                "startingOffsets": '{"paid": "latest", '
+                '"orders": {"broker-a": {"0": 0, "1": 9223372036854775807}}}'
+            },
+            AtOffsets({A0: 0, A1: 2**63 - 1}, None, {"paid": Latest()}),
+        ),
+        (
+            {"startingOffsets": '{"orders": {"broker-a": {"2147483647": 5}}}'},
+            AtOffsets({MessageQueue("orders", "broker-a", 2**31 - 1): 5}),
+        ),
+        ({"startingTimestamp": "1970-01-01T00:00:00Z"}, AtTimestamp(0)),
+        ({"startingTimestamp": "9223372036854775807"}, AtTimestamp(2**63 - 1)),
+        (
+            {"startingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": 0}}}'},
+            AtOffsets({A0: AtTimestamp(0)}),
         ),
         (
             {"startingOffsets": '{"orders": {"broker-a": {"0": 5}}}', "startingOffsetsDefault": "earliest"},
@@ -518,7 +576,11 @@ def test_a_batch_that_ends_at_earliest_is_refused(end: str) -> None:
         ('{"a":', r"JSON error at line 1 column 6: Expecting value"),
         ('{"a": {"b": {"0": 1,}}}', r"JSON error at line 1 column \d+"),
         ('{\n"a": {"b": {"0": 1}}', r"JSON error at line 2 column \d+"),
-        ('{"a": {"b": {"0": -3}}}', "at a > b > 0: -3 is no position"),
+        (
+            '{"a": {"b": {"0": -3}}}',
+            r'-3 is no position \(an offset, -1 latest, -2 earliest, "earliest", "latest", "last:100"\)',
+        ),
+        ('{"a": {"b": {"2147483648": 1}}}', "'2147483648' is no queue id"),
         ('{"a": {"b": {"0": 1.5}}}', "at a > b > 0: 1.5 is no position"),
         ('{"a": {"b": {"0": true}}}', "at a > b > 0: true is no position"),
         ('{"a": {"b": {"0": null}}}', "at a > b > 0: null is no position"),
@@ -543,6 +605,8 @@ def test_malformed_offsets_say_where(text: str, message: str) -> None:
 def test_offsets_by_timestamp_take_times_only() -> None:
     with pytest.raises(OptionError, match="at orders: it is no time"):
         source(startingOffsetsByTimestamp='{"orders": "earliest"}')
+    with pytest.raises(OptionError, match="at orders: true is no time"):
+        source(startingOffsetsByTimestamp='{"orders": true}')
     with pytest.raises(OptionError, match="at orders > b > 0: -1 is no time"):
         source(startingOffsetsByTimestamp='{"orders": {"b": {"0": -1}}}')
 
@@ -633,6 +697,48 @@ def test_malformed_limits(name: str, value: str) -> None:
 def test_the_least_of_a_trigger_cannot_be_above_the_most() -> None:
     with pytest.raises(OptionError, match="minOffsetsPerTrigger=6 is above maxOffsetsPerTrigger=5"):
         source(minOffsetsPerTrigger="6", maxOffsetsPerTrigger="5")
+    assert source(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5").min_offsets_per_trigger == 5
+
+
+def test_heartbeats_have_an_interval() -> None:
+    with pytest.raises(OptionError, match="an interval above 0"):
+        source(heartbeatInterval="0")
+    assert source(heartbeatInterval="1ms").heartbeat_interval_ms == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("pushDownFilters", "true"),
+        ("eventTimeAlignment", "store"),
+        ("heartbeatInterval", "1s"),
+        ("partitionPerQueue", "true"),
+        ("maxBytesPerTrigger", "1m"),
+        ("maxRatePerQueue", "5"),
+        ("minOffsetsPerTrigger", "5"),
+        ("consumerGroup", "g"),
+    ],
+)
+def test_what_depends_on_single_offsets_is_not_for_committed_batches(name: str, value: str) -> None:
+    with pytest.raises(OptionError, match=f"{name} cannot be combined with isolation=read_committed"):
+        source({name: value, "isolation": "read_committed"}, where=None)
+    source({name: value}, where=None)
+
+
+def test_committed_batches_are_those_of_known_topics() -> None:
+    given = {"nameServer": "h:1", "isolation": "read_committed"}
+    with pytest.raises(OptionError, match="subscribePattern cannot be combined with isolation"):
+        parse_options(SourceOptions, given | {"subscribePattern": "t.*"}, environ={})
+
+
+def test_a_commit_topic_is_for_committed_batches() -> None:
+    with pytest.raises(OptionError, match="commitTopic needs isolation=read_committed"):
+        source(commitTopic="c")
+    named = source(commitTopic="c", isolation="read_committed").isolation
+    other = source(isolation="read_committed").isolation
+    assert (named.committed_only, named.commit_topic_of("orders")) == (True, "c")
+    assert (other.committed_only, other.commit_topic_of("orders")) == (True, "orders-commits")
+    assert not source().isolation.committed_only
 
 
 # --- the rest -------------------------------------------------------------------------------
@@ -641,6 +747,139 @@ def test_the_least_of_a_trigger_cannot_be_above_the_most() -> None:
 def test_one_partition_a_queue_contradicts_splitting() -> None:
     with pytest.raises(OptionError, match="partitionPerQueue contradicts"):
         source(partitionPerQueue="true", minPartitions="4")
+    with pytest.raises(OptionError, match="partitionPerQueue contradicts"):
+        source(partitionPerQueue="true", maxRecordsPerPartition="4")
+    assert source(partitionPerQueue="true").partition_per_queue
+    assert (source(minPartitions="4").min_partitions, source(minPartitions="4").partition_per_queue) == (
+        4,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tags": "a", "sqlFilter": "b = 1"}, "either tags or sqlFilter"),
+        ({"startTimestamp": "7"}, "startTimestamp needs startFrom=timestamp"),
+        ({"heartbeatIntervalMs": "0"}, "heartbeatIntervalMs must be 1 or more"),
+        ({"storeTimeoutMs": "0"}, "storeTimeoutMs must be 1 or more"),
+    ],
+)
+def test_what_contradicts_itself_in_a_receiver(given: dict[str, str], message: str) -> None:
+    required = {"nameServer": "h:1", "topic": "t", "consumerGroup": "g"}
+    with pytest.raises(OptionError, match=message):
+        parse_options(ReceiverOptions, required | given, environ={})
+
+
+def test_a_receiver_starts_at_a_time_and_keeps_the_shortest_intervals() -> None:
+    given = {
+        "startFrom": "timestamp",
+        "startTimestamp": "7",
+        "heartbeatIntervalMs": "1",
+        "storeTimeoutMs": "1",
+    }
+    required = {"nameServer": "h:1", "topic": "t", "consumerGroup": "g"}
+    found = parse_options(ReceiverOptions, required | given, environ={})
+    assert (found.timestamp_ms, found.heartbeat_ms, found.ttl_ms) == (7, 1, 1)
+    assert found.selector == MessageSelector()
+
+
+def direct(**given: str) -> DirectOptions:
+    return parse_options(DirectOptions, {"nameServer": "h:1"} | given, environ={})
+
+
+def test_the_options_of_a_direct_stream_become_those_of_reading() -> None:
+    given = {
+        "pull.max.speed.per.partition": "5",
+        "pullBatchSize": "6",
+        "pullsInFlight": "7",
+        "tags": "a || b",
+        "failOnDataLoss": "false",
+        "onCorrupt": "skip",
+        "checkCrc": "true",
+    }
+    found = direct(**given).source(("orders",), "g")
+    assert found == source(
+        {"nameServer": "h:1", "consumerGroup": "g", "partitionPerQueue": True, "maxRatePerQueue": 5}
+        | {name: value for name, value in given.items() if not name.startswith("pull.")}
+    )
+    assert direct(sqlFilter="a > 1").source(("orders",), "g").sql_filter == "a > 1"
+    assert direct().source(("orders",), "g").fail_on_data_loss
+    with pytest.raises(OptionError, match="either tags or sqlFilter"):
+        direct(tags="a", sqlFilter="b = 1")
+    with pytest.raises(OptionError, match="commitTopic needs isolation"):
+        direct(commitTopic="c")
+
+
+def test_a_direct_stream_reads_the_commit_topics_too() -> None:
+    topics = ("orders", "paid")
+    assert direct().commit_topics(topics) == {}
+    assert direct().source_of_stream(topics, "g").topics == topics
+    committed = direct(isolation="read_committed")
+    assert committed.commit_topics(topics) == {"orders": "orders-commits", "paid": "paid-commits"}
+    found = committed.source_of_stream(topics, "g")
+    assert (found.topics, found.consumer_group) == ((*topics, "orders-commits", "paid-commits"), "g")
+    shared = direct(isolation="read_committed", commitTopic="c")
+    assert shared.source_of_stream(topics, "g").topics == (*topics, "c")
+    with pytest.raises(OptionError, match=r"^c is a commit topic") as caught:
+        shared.commit_topics(("orders", "c"))
+    assert caught.value.facts["option"] == "topics"
+
+
+def test_a_direct_stream_waits_3_s_as_rocketmq_spark_does() -> None:
+    assert parse_direct_options({"nameServer": "h:1"}).client.request_timeout_ms == 3_000
+    given = {"nameServer": "h:1", "requestTimeoutMs": "7"}
+    assert parse_direct_options(given).client.request_timeout_ms == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("availableNow", None), ("AVAILABLENOW", None), ("10 seconds", 10_000), ("250", 250)],
+)
+def test_the_trigger_of_a_job(text: str, expected: int | None) -> None:
+    assert parse_options(JobOptions, {"trigger": text}, environ={}).trigger_ms == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("|", "|"), ("\\t", "\t"), ("\\U0001", "\x01"), ("\\001", "\x01"), ("\\r", "\r"), ("AB", "AB")],
+)
+def test_a_delimiter_may_be_written_as_an_escape(text: str, expected: str) -> None:
+    found = parse_options(TableOptions, {"fieldDelimiter": text, "lineDelimiter": text}, environ={})
+    assert (found.field_delimiter, found.line_delimiter) == (expected, expected)
+    with pytest.raises(OptionError, match="fieldDelimiter is malformed: it is empty"):
+        parse_options(TableOptions, {"fieldDelimiter": ""}, environ={})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"isDynamicTag": "true"}, "isDynamicTag=true needs dynamicTagColumn"),
+        ({"avroSchema": "{}", "avroSchemaFile": "/a"}, "only one of avroSchema and avroSchemaFile"),
+        ({"format": "protobuf"}, "format=protobuf needs protobufDescriptorFile and protobufMessage"),
+        ({"format": "protobuf", "protobufMessage": "M"}, "format=protobuf needs protobufDescriptorFile"),
+        ({"badRecords": "dead-letter"}, "badRecords=dead-letter and badRecordsTopic belong together"),
+        ({"badRecordsTopic": "t"}, "badRecords=dead-letter and badRecordsTopic belong together"),
+    ],
+)
+def test_what_contradicts_itself_in_a_table(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_options(TableOptions, given, environ={})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"isDynamicTag": "true", "dynamicTagColumn": "kind"},
+        {"avroSchema": "{}"},
+        {"avroSchemaFile": "/a"},
+        {"format": "protobuf", "protobufDescriptorFile": "/d", "protobufMessage": "M"},
+        {"badRecords": "dead-letter", "badRecordsTopic": "t"},
+    ],
+)
+def test_what_belongs_together_in_a_table(given: dict[str, str]) -> None:
+    found = parse_options(TableOptions, given, environ={})
+    assert found.tag_column == given.get("dynamicTagColumn")
 
 
 def test_options_travel_to_other_processes() -> None:
@@ -686,8 +925,9 @@ def test_parsing_does_not_warn_without_reason() -> None:
 def test_kafka_s_auto_offset_reset_says_what_it_became(value, policy):
     given = {"nameServer": "h:1", "topic": "orders", "auto.offset.reset": value}
     became = f"auto.offset.reset={value} became startingOffsets={str(type(policy).__name__).lower()}"
-    with pytest.warns(CompatibilityWarning, match=f"^{became}$"):
+    with pytest.warns(CompatibilityWarning, match=f"^{became}$") as caught:
         assert parse_options(SourceOptions, given).bounds.starting_offsets == policy
+    assert caught[0].filename == __file__
     receiver = {**given, "consumerGroup": "g"}
     with pytest.warns(CompatibilityWarning, match="became startFrom="):
         assert parse_options(ReceiverOptions, receiver).start.value == type(policy).__name__.lower()

@@ -91,6 +91,7 @@ def test_statuses_sizes_and_choices() -> None:
         ({"compression": "gzip"}, "one of none, zlib, lz4, zstd"),
         ({"deliveryGuarantee": "exactly-once"}, "one of at-least-once, effectively-once"),
         ({"batchBytes": "5m"}, "larger than maxMessageBytes"),
+        ({"deliveryGuarantee": "transactional"}, "needs a folder to note its decisions in"),
         ({"deadLetterTopic": "d", "deadLetterPath": "/d"}, "one of deadLetterTopic and deadLetterPath"),
         ({"topic": "t", "deadLetterTopic": "t"}, "the topic itself"),
         ({"delayLevel": 19}, "from 1 to 18"),
@@ -118,6 +119,20 @@ def test_statuses_sizes_and_choices() -> None:
 def test_what_is_wrong_is_said(given: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         parse(**given)
+
+
+@pytest.mark.parametrize("name", ["transactionLog", "checkpointLocation"])
+def test_a_transactional_write_notes_its_decisions_in_one_folder(name: str) -> None:
+    assert parse(topic="t", deliveryGuarantee="transactional", **{name: "/f"}).transactions is not None
+
+
+@pytest.mark.parametrize("given", [COMMITTED, STAGED])
+def test_a_write_that_commits_ranges_needs_no_folder(given: dict[str, object]) -> None:
+    assert (parse(**given).transactions, parse(**given).commits_ranges) == (None, True)
+
+
+def test_a_batch_may_be_as_large_as_a_message() -> None:
+    assert parse(batchBytes="1m", maxMessageBytes="1m").batch_bytes == 1 << 20
 
 
 def test_a_job_id_means_nothing_to_a_stream() -> None:

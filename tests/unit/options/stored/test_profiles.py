@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -171,6 +172,11 @@ def test_the_credentials_of_a_profile_may_be_a_file_with_lines(write, tmp_path: 
     assert client(environ, profile="a").secret_key == "f"
 
 
+def test_without_tls_the_credentials_still_come_from_one_place(write) -> None:
+    with pytest.raises(OptionError, match="secretKey is missing"):
+        client(write(FILE), profile="production", accessKey="me", tls=False)
+
+
 def test_without_tls_the_profile_s_details_of_it_are_not_used(write) -> None:
     found = client(write(FILE), profile="production", tls=False)
     assert (found.tls, found.tls_server_name) == (False, None)
@@ -191,7 +197,12 @@ def test_without_a_profile_the_file_is_not_read() -> None:
         ("[profile.prodution]", "unknown table profile: the file has tables"),
         ("profiles = 3", "a profile is a table"),
         ("[profiles]\nprodution = 3", "a profile is a table"),
-        ("[profiles.prodution", "the file with profiles is not TOML: "),
+        ("[profiles.prodution", r"the file with profiles is not TOML: Expected .*path=/.*config\.toml"),
+        (
+            "[profiles.prodution]\nsecretKey='x'",
+            r"secretKey of profile prodution is written into the file: give .*path=/.*config\.toml",
+        ),
+        ("[profiles.prodution]\nsecretKey={command=['sh', 1]}", r"is no reference: .*path=/.*config\.toml"),
         (
             "[profiles.prodution]\nnameServers='h:1'",
             "unknown option nameServers of profile prodution: did you",
@@ -224,29 +235,75 @@ def test_a_wrong_file_says_what_and_where(write, text: str, message: str) -> Non
 
 
 def test_a_file_that_does_not_exist() -> None:
-    with pytest.raises(OptionError, match=r"cannot be read: No such file .*path=/nowhere"):
+    said = (
+        r"^the file with profiles \(set ROCKETMQ_CONFIG_FILE for another path\) cannot be read: No such file "
+    )
+    with pytest.raises(OptionError, match=rf"{said}.*path=/nowhere"):
         client({"ROCKETMQ_CONFIG_FILE": "/nowhere"}, profile="a")
 
 
+OF_A = "secretKey of profile a"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "said"),
     [
-        f"[profiles.a]\nsecretKey='{SECRET}'",
-        f"[profiles.a]\nsecretKey='{SECRET}'\nthis is not TOML",
-        "[profiles.a]\nsecretKey={file='SECRET_FILE.latin'}",
-        "[profiles.a]\nsecretKey={file='SECRET_FILE.lines'}",
-        f"[profiles.a]\nsecretKey={{command=['sh', '-c', 'echo {SECRET}; exit 3']}}",
-        f"[profiles.a]\nsecretKey={{command=['sh', '-c', 'echo {SECRET}; sleep 60']}}",
+        pytest.param(f"secretKey='{SECRET}'", f"^{OF_A} is written into the file", id="literal"),
+        pytest.param(f"secretKey='{SECRET}'\nthis is not TOML", "is not TOML: ", id="not TOML"),
+        pytest.param(
+            "secretKey={file='SECRET_FILE.latin'}",
+            rf"^the file of {OF_A} is not UTF-8 .*path=/.*secret\.latin\b",
+            id="not UTF-8",
+        ),
+        pytest.param("secretKey={file='SECRET_FILE.lines'}", f"^{OF_A} has several lines", id="lines"),
+        pytest.param(
+            f"secretKey={{command=['sh', '-c', 'echo {SECRET}; exit 3']}}",
+            rf"^the command of {OF_A} ended with code 3; run it to see why .*program=sh\b",
+            id="exit code",
+        ),
+        pytest.param(
+            f"secretKey={{command=['sh', '-c', 'echo {SECRET}; sleep 60']}}",
+            rf"^the command of {OF_A} did not end within 1 s .*program=sh\b",
+            id="time-out",
+        ),
+        pytest.param(
+            "secretKey={command=['cat', 'SECRET_FILE.latin']}",
+            rf"^the output of the command of {OF_A} is not UTF-8 .*program=cat\b",
+            id="output not UTF-8",
+        ),
     ],
-    ids=["literal", "not TOML", "not UTF-8", "lines", "exit code", "time-out"],
 )
-def test_no_error_shows_a_secret(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_no_error_shows_a_secret(
+    write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
     monkeypatch.setattr(profiles, "_COMMAND_TIMEOUT_S", 1)
     (tmp_path / "secret.latin").write_bytes(f"{SECRET}\xe9".encode("latin-1"))
     (tmp_path / "secret.lines").write_text(f"user\n{SECRET}\n")
-    with pytest.raises(OptionError) as caught:
-        client(write(text), profile="a", nameServer="h:1")
+    with pytest.raises(OptionError, match=said) as caught:
+        client(write(f"[profiles.a]\n{text}"), profile="a", nameServer="h:1")
     assert SECRET not in everything_of(caught.value)
+
+
+def test_a_replacement_character_is_one_like_any_other(write, tmp_path: Path) -> None:
+    (tmp_path / "space").write_text("a\ufffdb", encoding="utf-8")
+    environ = write(
+        f"[profiles.a]\nnameServer='h:1'\ntlsServerName={{file='{tmp_path / 'space'}'}}\ntls=true"
+    )
+    assert client(environ, profile="a").tls_server_name == "a\ufffdb"
+
+
+def test_a_command_reads_nothing_and_shows_nothing(write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for the terminal, or write to it what may be secret."""
+    given = []
+
+    def run(words: list[str], **settings: object) -> subprocess.CompletedProcess[bytes]:
+        given.append((words, settings["stdin"], settings["stderr"]))
+        return subprocess.CompletedProcess(words, 0, b"h:1\n")
+
+    monkeypatch.setattr(profiles.subprocess, "run", run)
+    environ = write("[profiles.a]\nnameServer={command=['pass', 'show']}")
+    assert client(environ, profile="a").name_servers == ("h:1",)
+    assert given == [(["pass", "show"], subprocess.DEVNULL, subprocess.DEVNULL)]
 
 
 def test_a_credentials_file_that_is_not_text_is_told_without_it(tmp_path: Path) -> None:
