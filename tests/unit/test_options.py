@@ -211,6 +211,13 @@ def test_a_stream_has_no_end() -> None:
     assert source(endingOffsets="latest", where=None).end_policy() == Latest()
 
 
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_pushed_filters_mean_nothing_for_a_stream(value: str) -> None:
+    """All rows are read either way: that is no reason to refuse the query."""
+    with pytest.warns(CompatibilityWarning, match=r"pushDownFilters \(means nothing for readStream\)"):
+        source(pushDownFilters=value, where="readStream")
+
+
 def test_a_batch_has_no_triggers() -> None:
     with pytest.warns(CompatibilityWarning, match="maxOffsetsPerTrigger"):
         source(maxOffsetsPerTrigger="5", where="read")

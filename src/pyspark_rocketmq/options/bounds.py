@@ -87,6 +87,7 @@ class OffsetBounds(Options):
         default=None,
         default_text="latest",
         only=_BATCH,
+        ends=True,
         example='{"orders": {"broker-a": {"0": 500, "1": -1}}}',
         doc="End position of a batch (exclusive).",
     )
@@ -95,6 +96,7 @@ class OffsetBounds(Options):
         TIMESTAMP,
         default=None,
         only=_BATCH,
+        ends=True,
         example="2030-01-31T08:00:00Z",
         doc="End before the first message stored at or after this time. Overrides the two other forms.",
     )
@@ -103,6 +105,7 @@ class OffsetBounds(Options):
         OFFSETS_BY_TIMESTAMP,
         default=None,
         only=_BATCH,
+        ends=True,
         doc="End times by topic or queue. Overrides endingOffsets.",
     )
     ending_offsets_default: Earliest | Latest | GroupOffsets | None = option(
@@ -111,6 +114,7 @@ class OffsetBounds(Options):
         default=None,
         default_text="fail",
         only=_BATCH,
+        ends=True,
         example="latest",
         doc="End position of queues that endingOffsets or endingOffsetsByTimestamp does not list.",
     )

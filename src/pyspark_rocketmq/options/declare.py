@@ -76,6 +76,7 @@ class Option:
     default_text: str
     holds: tuple[str, ...] = ()
     since: str | None = None
+    ends: bool = False
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -115,6 +116,7 @@ def option(
     only: tuple[Where, ...] = (),
     holds: tuple[str, ...] = (),
     since: str | None = None,
+    ends: bool = False,
 ) -> Any:
     """Declare an option as a dataclass field.
 
@@ -144,12 +146,14 @@ def option(
         The value is the path of a file that may set these options. They override the environment's.
     since : str, optional
         The first Spark release in which the option has an effect, such as "4.2", if not all have it.
+    ends : bool
+        Says where a read ends: it is refused, not ignored, in a call that reads without an end.
     """
     if default_text is None:
         default_text = "required" if default is MISSING else _show(default)
     if example is not None:
         kind = dataclasses.replace(kind, example=example)
-    declared = Option(name, kind, doc, aliases, env, secret, only, default_text, holds, since)
+    declared = Option(name, kind, doc, aliases, env, secret, only, default_text, holds, since, ends)
     return field(default=default, repr=not secret, metadata={OPTION_KEY: declared})
 
 

@@ -183,7 +183,7 @@ def _refuse_or_warn(
     cls: type[Options], where: Where | None, misplaced: list[str], compatible: list[str]
 ) -> None:
     """Reject what would change the meaning of the result, warn once of what has no effect."""
-    fatal = [o.name for o in list_declared(cls) if o.name in misplaced and o.only == ("read",)]
+    fatal = [o.name for o in list_declared(cls) if o.name in misplaced and o.ends]
     if fatal:
         raise OptionError(
             f"{', '.join(fatal)} bounds a batch read and means nothing for {where}: "

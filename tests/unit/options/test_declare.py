@@ -45,7 +45,7 @@ class Inner(Options):
 class Outer(Options):
     name: str = option("name", TEXT, doc="Which.", example="mine")
     key: str | None = option("key", TEXT, doc="What opens it.", default=None, secret=True)
-    key_file: str = option("keyFile", TEXT, doc="Where it is.", default="/key", holds=("key",))
+    key_file: str = option("keyFile", TEXT, doc="Where it is.", default="/key", holds=("key",), ends=True)
     inner: Inner = group(Inner, has_defaults=True)
 
 
@@ -60,7 +60,7 @@ SIZE = Option(
 )  # fmt: skip
 NAME = Option("name", Kind("a text", "mine", str), "Which.", (), None, False, (), "required")
 KEY = Option("key", TEXT, "What opens it.", (), None, True, (), "none")
-KEY_FILE = Option("keyFile", TEXT, "Where it is.", (), None, False, (), "/key", ("key",))
+KEY_FILE = Option("keyFile", TEXT, "Where it is.", (), None, False, (), "/key", ("key",), None, True)
 
 
 def test_an_option_is_all_that_is_declared() -> None:
