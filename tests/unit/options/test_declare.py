@@ -33,25 +33,25 @@ EVEN = Kind("an even number", "2", _even)
 TEXT = Kind("a text", "some", str)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inner(Options):
-    size: int = option(
-        "size", EVEN, doc="How large.", default=4, default_text="as large as a page",
-        aliases=("extent", "room"), env="SIZE", only=("read", "write"), since="4.2",
-    )  # fmt: skip
+@pytest.fixture
+def outer() -> Any:
+    """Declare a class with a group: here, so that what declares it runs within a test."""
 
+    @dataclass(frozen=True, kw_only=True)
+    class Inner(Options):
+        size: int = option(
+            "size", EVEN, doc="How large.", default=4, default_text="as large as a page",
+            aliases=("extent", "room"), env="SIZE", only=("read", "write"), since="4.2",
+        )  # fmt: skip
 
-@dataclass(frozen=True, kw_only=True)
-class Outer(Options):
-    name: str = option("name", TEXT, doc="Which.", example="mine")
-    key: str | None = option("key", TEXT, doc="What opens it.", default=None, secret=True)
-    key_file: str = option("keyFile", TEXT, doc="Where it is.", default="/key", holds=("key",), ends=True)
-    inner: Inner = group(Inner, has_defaults=True)
+    @dataclass(frozen=True, kw_only=True)
+    class Outer(Options):
+        name: str = option("name", TEXT, doc="Which.", example="mine")
+        key: str | None = option("key", TEXT, doc="What opens it.", default=None, secret=True)
+        key_file: str = option("keyFile", TEXT, doc="Where it is.", default="/key", holds=("key",), ends=True)
+        inner: Inner = group(Inner, has_defaults=True)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Outermost(Options):
-    outer: Outer = group(Outer)
+    return Outer
 
 
 SIZE = Option(
@@ -63,13 +63,13 @@ KEY = Option("key", TEXT, "What opens it.", (), None, True, (), "none")
 KEY_FILE = Option("keyFile", TEXT, "Where it is.", (), None, False, (), "/key", ("key",), None, True)
 
 
-def test_an_option_is_all_that_is_declared() -> None:
-    assert list_declared(Outermost) == (NAME, KEY, KEY_FILE, SIZE)
+def test_an_option_is_all_that_is_declared(outer: Any) -> None:
+    assert list_declared(outer) == (NAME, KEY, KEY_FILE, SIZE)
     assert SIZE.spellings == ("size", "extent", "room")
 
 
-def test_the_reference_has_a_row_for_each_option() -> None:
-    assert option_reference(Outer) == (
+def test_the_reference_has_a_row_for_each_option(outer: Any) -> None:
+    assert option_reference(outer) == (
         OptionRow("name", (), "a text", "mine", "required", None, False, (), None, "Which."),
         OptionRow("key", (), "a text", "some", "none", None, True, (), None, "What opens it."),
         OptionRow("keyFile", (), "a text", "some", "/key", None, False, (), None, "Where it is."),
@@ -80,18 +80,23 @@ def test_the_reference_has_a_row_for_each_option() -> None:
     )
 
 
-def test_values_are_the_defaults_but_what_is_required_and_secrets_are_not_shown() -> None:
-    made = Outer(name="x", key="hush")
-    assert made == Outer(name="x", key="hush", key_file="/key", inner=Inner(size=4))
-    assert [(each.name, value) for each, value in option_values(Outermost(outer=made))] == [
+def test_values_are_the_defaults_but_what_is_required_and_secrets_are_not_shown(outer: Any) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Outermost(Options):
+        held: Options = group(outer)
+
+    made = outer(name="x", key="hush")
+    assert (made.key_file, made.inner.size) == ("/key", 4)
+    assert [(each.name, value) for each, value in option_values(Outermost(held=made))] == [
         ("name", "x"),
         ("key", "hush"),
         ("keyFile", "/key"),
         ("size", 4),
     ]
+    assert list_declared(Outermost) == list_declared(outer)
     assert "name='x', key_file='/key'" in repr(made)
     assert "hush" not in repr(made)
-    for missing in (Outer, Outermost):
+    for missing in (outer, Outermost):
         with pytest.raises(TypeError, match="missing 1 required"):
             missing()
 
