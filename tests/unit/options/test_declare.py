@@ -96,9 +96,9 @@ def test_values_are_the_defaults_but_what_is_required_and_secrets_are_not_shown(
     assert list_declared(Outermost) == list_declared(outer)
     assert "name='x', key_file='/key'" in repr(made)
     assert "hush" not in repr(made)
-    for missing in (outer, Outermost):
-        with pytest.raises(TypeError, match="missing 1 required"):
-            missing()
+    for made_without, missing in ((outer, "name"), (Outermost, "held")):
+        with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{missing}'"):
+            made_without()
 
 
 @pytest.mark.parametrize(

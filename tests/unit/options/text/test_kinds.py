@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -33,10 +34,10 @@ BOUNDED = partial(whole_number, 3, example=7, maximum=5)
 NEGATIVE = partial(whole_number, -2, example=0)
 COLOR = partial(choice, Color)
 NAMES = partial(names, "one or more", "a,b")
-Made = Kind[object] | Callable[[], Kind[object]]
+Made = Kind[Any] | Callable[[], Kind[Any]]
 
 
-def kind_of(made: Made) -> Kind[object]:
+def kind_of(made: Made) -> Kind[Any]:
     return made if isinstance(made, Kind) else made()
 
 
