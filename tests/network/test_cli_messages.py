@@ -164,6 +164,20 @@ def test_following_a_topic_that_is_created_again_ends_with_an_error(follow, ten,
     assert "was read up to 5: the topic was created again" in done.err
 
 
+def test_a_start_beyond_the_end_has_no_messages_and_is_waited_for(cli, follow, ten, mq):
+    queue = MessageQueue("orders", "broker-a", 0)
+    start = json.dumps({"orders": {"broker-a": {"0": mq.max_offset(queue) + 1, "1": 0}}})
+    given = ("--from", start, "--queue", "broker-a:0")
+    done = cli("consume", "orders", *given)
+    assert (done.code, done.out) == (0, "")
+
+    def send_two() -> None:
+        for body in (b"before the start", b"at the start"):
+            mq.send(OutgoingMessage("orders", body), queue=queue)
+
+    assert follow(*given, "--count", "1", then=[lambda: None, send_two]).out.splitlines() == ["at the start"]
+
+
 def test_bodies_are_searched(cli, ten):
     done = cli("consume", "orders", "--grep", "order [28]")
     assert (done.code, done.out.splitlines()) == (0, ["order 2", "order 8"])

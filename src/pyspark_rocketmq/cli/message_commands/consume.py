@@ -188,13 +188,15 @@ def _messages(
     from pyspark_rocketmq.client.read.queue_reader import read_messages
     from pyspark_rocketmq.model import OffsetRange
 
+    before: Mapping[MessageQueue, int] = {}
     while True:
         now_ms = client.clock.now_ms()
         if grows is not None:
             new = [queue for queue in client.read_queues(grows) if queue not in positions]
             positions |= client.min_offsets(new)
         newest = client.max_offsets(list(positions))
-        _check_ends(positions, newest)
+        _check_ends(positions, before, newest)
+        before = newest
         for queue, end in bound.limit(client, newest).items():
             if positions[queue] >= end:
                 continue
@@ -208,12 +210,19 @@ def _messages(
         client.clock.sleep(_POLL_S)
 
 
-def _check_ends(positions: Mapping[MessageQueue, int], newest: Mapping[MessageQueue, int]) -> None:
-    """Raise a DataLossError if a queue ends before a position: new messages would be left out silently."""
+def _check_ends(
+    positions: Mapping[MessageQueue, int],
+    before: Mapping[MessageQueue, int],
+    newest: Mapping[MessageQueue, int],
+) -> None:
+    """Raise a DataLossError if a queue ends before what was read: new messages would be left out silently.
+
+    A start beyond the end that the queue had ``before`` is waited for.
+    """
     from pyspark_rocketmq.errors import DataLossError
 
     for queue, position in positions.items():
-        if newest[queue] < position:
+        if newest[queue] < position <= before.get(queue, 0):
             raise DataLossError(
                 f"the queue ends at {newest[queue]}, but was read up to {position}: the topic was created "
                 "again, or its broker has lost messages. Run the command again to read it from --from",
