@@ -181,7 +181,7 @@ def join_dimension(
     marked = table.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in table.columns))
     on = F.lit(True)
     for left, operator, right in pairs:
-        on = on & _compare(left, operator, right, _type_of(flow, left), StringType())
+        on = on & _compare(left, operator, right, flow.type_of(left), StringType())
     found = column(_RIGHT + pairs[0][2]).isNotNull()
     joined = _join_matches(flow, F.broadcast(marked), on, found, outer=node.outer)
     made = replace(flow, df=joined, shares_identity=True)
@@ -257,19 +257,14 @@ def _parse_condition(left: Flow, right: Flow, node: p.StreamJoin | p.TableJoin) 
                     f"the {side} side has no field {name!r}; its fields are {', '.join(flow.columns)}",
                     step=node.name,
                 )
-        on = on & _compare(
-            left_name, operator, right_name, _type_of(left, left_name), _type_of(right, right_name)
-        )
+        types = left.type_of(left_name), right.type_of(right_name)
+        on = on & _compare(left_name, operator, right_name, *types)
         if operator == "=" and left_name == right_name:
             equal.add(right_name)
         equates = equates or operator == "="
     if not equates:
         raise PlanError("a join needs at least one (left,==,right)", step=node.name)
     return on, equal
-
-
-def _type_of(flow: Flow, name: str) -> DataType:
-    return next(f.dataType for f in flow.df.schema.fields if f.name.lower() == name.lower())
 
 
 def _compare(left: str, operator: str, right: str, left_kind: DataType, right_kind: DataType) -> Column:

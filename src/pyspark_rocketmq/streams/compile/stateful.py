@@ -73,7 +73,7 @@ def pack_key(flow: Flow, names: tuple[str, ...]) -> Column:
 
 
 def _without_sign_of_zero(flow: Flow, name: str) -> Column:
-    kind = flow.df.select(column(name)).schema[0].dataType
+    kind = flow.type_of(name)
     is_float = isinstance(kind, DoubleType | FloatType)
     return (column(name) + F.lit(0.0)).cast(kind) if is_float else column(name)
 
@@ -82,7 +82,7 @@ def unpack_key(flow: Flow, names: tuple[str, ...], text: str) -> list[Column]:
     """Return the fields of such a text, with their types."""
     if not names:
         return []
-    fields = [StructField(name, flow.df.select(column(name)).schema[0].dataType) for name in names]
+    fields = [StructField(name, flow.type_of(name)) for name in names]
     parsed = F.from_json(text, StructType(fields), _TIMES)
     return [parsed.getField(name).alias(name) for name in names]
 

@@ -31,7 +31,7 @@ KEY: Final = "key"
 def take_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
     """Return a flow with a field as event time: a timestamp, milliseconds, or a text of either."""
     flow = flow.with_fields([field], guard, step)
-    kind = next(f.dataType for f in flow.df.schema.fields if f.name.lower() == field.lower())
+    kind = flow.type_of(field)
     value = column(field)
     if isinstance(kind, NumericType):
         time = _time_of_millis(value)
@@ -188,7 +188,7 @@ def _filter_results(flow: Flow, condition: Column | str | None) -> Flow:
 
 def _order(flow: Flow, name: str, ascending: bool) -> Column:
     """Return an ascending sort key: numbers first, then texts, then rows without the field."""
-    kind = next(f.dataType for f in flow.df.schema.fields if f.name.lower() == name.lower())
+    kind = flow.type_of(name)
     value = column(name)
     if isinstance(kind, NumericType):
         parts = [_number_order(value, kind, ascending)]

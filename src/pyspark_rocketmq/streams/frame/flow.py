@@ -272,6 +272,10 @@ class Flow:
         columns = [F.col(".".join(map(quote, field.path))).alias(name) for name, field in projection.fields]
         return self.select(columns, [name for name, _ in projection.fields])
 
+    def type_of(self, name: str) -> DataType:
+        """Return the type of a column. As in Spark, the case of its name does not matter."""
+        return next(f.dataType for f in self.df.schema.fields if f.name.lower() == name.lower())
+
     # --- other forms of the same rows ---------------------------------------------------------
 
     @property

@@ -160,18 +160,17 @@ class PythonSteps:
 
     def _run_steps(self, index: int, text: str | None) -> list[_Row]:
         """Return the results of the steps for one record."""
+        name = "parse"
         try:
             rows = [_Row(index, _load(text, as_text=self._text))]
-        except (ValueError, RecursionError) as error:
-            return [self._mark_failed(index, text, "parse", error)]
-        for step in self._steps:
-            try:
+            for step in self._steps:
+                name = step.name
                 rows = [after for row in rows for after in _apply(step, row)]
-                if step is self._steps[-1] and not self._keeps_value:
-                    for row in rows:
-                        row.text = None if row.value is None else to_json(row.value)
-            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                return [self._mark_failed(index, text, step.name, error)]
+            if not self._keeps_value:
+                for row in rows:
+                    row.text = None if row.value is None else to_json(row.value)
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+            return [self._mark_failed(index, text, name, error)]
         return rows
 
     def _mark_failed(self, index: int, text: str | None, step: str, error: Exception) -> _Row:
