@@ -10,7 +10,7 @@ from typing import Final
 from tests.simulation.cluster import Cluster
 from tests.simulation.dead_letters import DEAD_LETTERS
 from tests.simulation.edge_answers import EDGE_KINDS, GOES_AWAY
-from tests.simulation.history import History
+from tests.simulation.history import History, Place
 from tests.simulation.network import Network
 from tests.simulation.reshaping import HIDING_TOO, KINDS_TOO, RESHAPING_TOO
 from tests.simulation.scene import Fault, Scene
@@ -179,12 +179,8 @@ def _file_deleted(scene: Scene) -> None:
     if end > begin:
         first = scene.chance.randrange(begin, end)
         until = min(end, first + scene.chance.randint(1, _LONGEST_FILE))
-        names = (queue.topic, queue.broker_name, queue.queue_id)
-        damaged = [
-            offset
-            for offset in range(first + 1, min(end, first + _LONGEST_FILE + 1))
-            if scene.history.place(*names, offset) in scene.history.unwanted
-        ]
+        after = range(first + 1, min(end, first + _LONGEST_FILE + 1))
+        damaged = [offset for offset in after if _place(scene, queue, offset) in scene.history.unwanted]
         if damaged and scene.chance.random() < _BEFORE_DAMAGE:
             until = scene.chance.choice(damaged)
         _delete(scene, queue, first, until)
@@ -192,10 +188,13 @@ def _file_deleted(scene: Scene) -> None:
 
 
 def _delete(scene: Scene, queue: MessageQueue, first: int, until: int) -> None:
-    names = (queue.topic, queue.broker_name, queue.queue_id)
-    places = {scene.history.place(*names, offset) for offset in range(first, until)}
+    places = {_place(scene, queue, offset) for offset in range(first, until)}
     scene.history.expired |= places & scene.history.stored.keys()
     scene.history.unseen += len(places & scene.history.unwanted.keys())
+
+
+def _place(scene: Scene, queue: MessageQueue, offset: int) -> Place:
+    return scene.history.place(queue.topic, queue.broker_name, queue.queue_id, offset)
 
 
 def _compaction(scene: Scene) -> None:

@@ -23,7 +23,7 @@ from pyspark_rocketmq.options.pulling import (
 )
 
 
-def declared(made: Any) -> tuple[type[Options], dict[str, object]]:
+def declared(made: Any) -> tuple[Any, dict[str, object]]:
     """Return a class with the option, and what is declared besides its parser."""
 
     @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def declared(made: Any) -> tuple[type[Options], dict[str, object]]:
     }
 
 
-def parsed(cls: type[Options], name: str, text: str) -> Any:
-    return parse_options(cls, {name: text}, environ={}).value  # type: ignore[attr-defined]
+def parsed(cls: Any, name: str, text: str) -> Any:
+    return parse_options(cls, {name: text}, environ={}).value
 
 
 def test_tags() -> None:
@@ -56,7 +56,7 @@ def test_tags() -> None:
         "default": "*",
         "doc": "Read only messages with one of these tags; the broker filters.",
     }
-    assert made().value == parsed(made, "tags", "") == parsed(made, "tags", "*") == ()  # type: ignore[attr-defined]
+    assert made().value == parsed(made, "tags", "") == parsed(made, "tags", "*") == ()
     assert parsed(made, "tag", "a || b") == ("a", "b")
 
 
@@ -71,7 +71,7 @@ def test_an_sql_condition() -> None:
         "doc": "Read only messages whose properties match the condition. Requires enablePropertyFilter=true "
         "at the broker.",
     }
-    assert made().value is None  # type: ignore[attr-defined]
+    assert made().value is None
     assert parsed(made, "sqlFilter", "a > 1") == "a > 1"
 
 
@@ -85,7 +85,7 @@ def test_the_size_of_a_pull() -> None:
         "default": "32",
         "doc": "Maximum messages per pull. The broker's limit (32 by default) also applies.",
     }
-    assert made().value == 32  # type: ignore[attr-defined]
+    assert made().value == 32
     assert (parsed(made, "most", "1"), parsed(made, "largest", "10000")) == (1, 10_000)
 
 
@@ -99,7 +99,7 @@ def test_pulls_in_flight() -> None:
         "default": "32, up to 1024 at high latency",
         "doc": "Maximum concurrent pulls per task, within 32 MiB of responses.",
     }
-    assert made().value is None  # type: ignore[attr-defined]
+    assert made().value is None
     assert (parsed(made, "pullsInFlight", "1"), parsed(made, "pullsInFlight", "1024")) == (1, 1024)
 
 
@@ -115,7 +115,7 @@ def test_what_becomes_of_corrupt_messages(objects: bool, more: str) -> None:
         "doc": "For a message that cannot be decoded: fail, null (the affected columns), or skip (the "
         f"message).{more}",
     }
-    assert made().value is CorruptPolicy.FAIL  # type: ignore[attr-defined]
+    assert made().value is CorruptPolicy.FAIL
     assert parsed(made, "onCorrupt", "Skip") is CorruptPolicy.SKIP
     assert declared(on_corrupt_option())[1] == declared(on_corrupt_option(objects=False))[1]
 
@@ -130,7 +130,7 @@ def test_checksums() -> None:
         "default": "false",
         "doc": "Verify the stored checksum of each body. On a mismatch, onCorrupt applies.",
     }
-    assert made().value is False  # type: ignore[attr-defined]
+    assert made().value is False
     assert parsed(made, "checkCrc", "TRUE") is True
 
 
