@@ -49,7 +49,7 @@ from pyspark_rocketmq.errors import (
     ServiceNotAvailableError,
     UnsupportedRequestError,
 )
-from pyspark_rocketmq.model import LostRange, Permission, RangeReport
+from pyspark_rocketmq.model import LostRange, MessageQueue, Permission, RangeReport
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import (
     Announce,
@@ -591,12 +591,15 @@ def test_gaps_are_no_loss() -> None:
         assert reports[0].gaps == mq.max_offset(queue) - 200
 
 
+@pytest.mark.parametrize("remove", [MockCluster.remove, MockCluster.remove_index], ids=["log", "index"])
 @pytest.mark.parametrize(("first", "last"), [(0, 10), (13, 14), (30, 70), (100, MESSAGES), (0, MESSAGES)])
-def test_messages_whose_files_are_gone_are_lost(first: int, last: int) -> None:
-    """The queue's index still has them: they are a hole in an answer, or a jump, and no gaps."""
+def test_messages_whose_files_are_gone_are_lost(
+    first: int, last: int, remove: Callable[[MockCluster, MessageQueue, int, int], None]
+) -> None:
+    """They are a hole in an answer if the queue's index still has them, or a jump, and no gaps."""
     with reader() as it:
         queue = it.ranges[0].queue
-        it.mq.remove(queue, first, last)
+        remove(it.mq, queue, first, last)
         with pytest.raises(DataLossError, match="deleted the files") as caught:
             it.read()
         assert caught.value.condition == "OFFSETS_EXPIRED"
@@ -609,10 +612,13 @@ def test_messages_whose_files_are_gone_are_lost(first: int, last: int) -> None:
         assert sum(len(lost.offsets) for lost in report.lost) == last - first
 
 
-def test_a_filter_hides_only_what_it_leaves_out() -> None:
+@pytest.mark.parametrize("remove", [MockCluster.remove, MockCluster.remove_index], ids=["log", "index"])
+def test_a_filter_hides_only_what_it_leaves_out(
+    remove: Callable[[MockCluster, MessageQueue, int, int], None],
+) -> None:
     """Whether a scan found nothing, or nothing is left to be found, is told apart."""
     with reader() as it:
-        it.mq.remove(it.ranges[0].queue, 0, MESSAGES)
+        remove(it.mq, it.ranges[0].queue, 0, MESSAGES)
         with pytest.raises(DataLossError, match="deleted the files"):
             it.read(selector=MessageSelector.by_tag("even"))
         rows = it.read(selector=MessageSelector.by_tag("even"), fail_on_data_loss=False)
@@ -621,13 +627,16 @@ def test_a_filter_hides_only_what_it_leaves_out() -> None:
         assert it.read(selector=MessageSelector.by_tag("neither"), fail_on_data_loss=False) == []
 
 
+@pytest.mark.parametrize("remove", [MockCluster.remove, MockCluster.remove_index], ids=["log", "index"])
 @pytest.mark.parametrize(("first", "last"), [(100, 110), (0, MESSAGES)])
-def test_a_slave_whose_files_are_gone_is_never_believed(first: int, last: int) -> None:
+def test_a_slave_whose_files_are_gone_is_never_believed(
+    first: int, last: int, remove: Callable[[MockCluster, MessageQueue, int, int], None]
+) -> None:
     """It deletes files by itself: what it has not, its master may have, and is waited for."""
     with reader(slaves=1, slave_readable=True) as it:
         queue = it.ranges[0].queue
         it.mq.stop_broker("broker-a")
-        it.mq.remove(queue, first, last)
+        remove(it.mq, queue, first, last)
         with pytest.raises(RocketMQError) as caught:
             it.read(stall_timeout_ms=500, fail_on_data_loss=False)
         assert caught.value.retriable

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector, OutgoingMessage, Producer
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.read.samples import message_sizes, message_times, served
+from pyspark_rocketmq.offsets.planning_client import PlanningClient
+from pyspark_rocketmq.offsets.queue_lookup import queues_and_brokers
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.schema import read_schema
@@ -132,6 +135,31 @@ def test_a_broker_that_was_down_at_the_start_is_read_from_where_the_query_starte
         again.stop()
         assert later.begin == {MessageQueue("orders", "broker-b", 0): 0}
         assert later.offsets[MessageQueue("orders", "broker-b", 0)] == 1
+
+
+@pytest.mark.parametrize("subscription", [{"topic": "orders;more"}, {"subscribePattern": "orders|more"}])
+def test_a_route_from_before_a_broker_registered_does_not_say_that_it_had_no_queues(
+    subscription: dict[str, str],
+) -> None:
+    """Else they would be new ones, and be read from their first message."""
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        mq.create_topic("more", 1, brokers=("broker-b",))
+        mq.unregister("broker-b")
+        given = {"nameServer": mq.name_server, **subscription}
+        options = parse_options(SourceOptions, given, where="readStream", environ={})
+        client = PlanningClient(options.client)
+        try:
+            client.look_up(client.topics())
+            mq.register("broker-b")
+            queues, brokers = queues_and_brokers(client, options, clock=SYSTEM_CLOCK)
+        finally:
+            client.close()
+    assert brokers == {"broker-a", "broker-b"}
+    assert {(queue.topic, queue.broker_name) for queue in queues} == {
+        ("orders", "broker-a"),
+        ("orders", "broker-b"),
+        ("more", "broker-b"),
+    }
 
 
 def test_a_queue_beyond_the_number_of_read_queues_is_not_served(mq: MockBroker, client: Client) -> None:

@@ -377,6 +377,31 @@ def with_edge_answers(plan: Plan) -> Plan:
     return plan.with_faults(more)
 
 
+def with_unknown_settings(plan: Plan) -> Plan:
+    """Have readers that meet holes not be told at once whether the topic is compacted."""
+    chance = plan.own_chance("unknown settings")
+    if not (plan.compacted or plan.lossy or plan.strict) or chance.random() < 0.5:
+        return plan
+    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    if plan.compacted and not plan.sink and chance.random() < 0.9:  # what was asked waits for many messages
+        plan = replace(plan, writers=((100, 0.0, False),), body_bytes=4_000, queues=chance.choice((1, 2)))
+        habits = replace(plan.habits, bytes_per_s=1e5)
+        options = plan.options | {"requestTimeoutMs": "800", "pullBatchSize": "7"}
+        more = draw_more_faults(chance, 2.0, {"compaction"}, (8,))
+        return replace(plan, habits=habits, options=options).with_faults(more)
+    kinds = {"answers about a topic's settings"}
+    return plan.with_faults(draw_more_faults(chance, span_s, kinds, (2, 4, 8)))
+
+
+def with_lost_index(plan: Plan) -> Plan:
+    """Have files of a queue's index deleted, in lives in which those of the log are."""
+    chance = plan.own_chance("lost index")
+    if not (plan.lossy or plan.strict) or chance.random() < 0.5:
+        return plan
+    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    return plan.with_faults(draw_more_faults(chance, span_s, {"an index file is deleted"}, (1, 2, 4)))
+
+
 PARTS: Final = (
     with_transactions,
     with_more_faults,
@@ -399,5 +424,11 @@ PARTS: Final = (
 )
 """In their order. What one draws does not change what others do."""
 
-LAST_PARTS: Final = (with_slow_writes, with_lost_proxies, with_edge_answers)
+LAST_PARTS: Final = (
+    with_slow_writes,
+    with_lost_proxies,
+    with_edge_answers,
+    with_unknown_settings,
+    with_lost_index,
+)
 """Those that need to know all others."""

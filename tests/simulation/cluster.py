@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -38,6 +37,20 @@ __all__ = ["Cluster"]
 _CLUSTER: Final = "Simulated"
 _REGISTRATION_S: Final = 30.0
 _EXPIRY_S: Final = 120.0
+
+
+@dataclass
+class _Replica(Replica):
+    """A replica whose index may lag behind its log, and never goes back.
+
+    ``shown`` has the ends of queues that clients may have seen.
+    """
+
+    shown: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        end = self.store.log(topic, queue_id).max_offset
+        return min(end, max(super().max_offset(topic, queue_id), self.shown.get((topic, queue_id), 0)))
 
 
 class Cluster(MockData):
@@ -102,7 +115,7 @@ class Cluster(MockData):
         static = static_requests(plain, self._static_topics, self._master)
         operations = {**plain, **static, **admin_requests(), **group_requests()}
         self._operations = operations | sql_requests(operations) | refusing_requests(operations)
-        self.replicas: dict[tuple[str, int], Replica] = {}
+        self.replicas: dict[tuple[str, int], _Replica] = {}
         self.servers: dict[tuple[str, int], Server] = {}
         self._lives: dict[tuple[str, int], object] = {}
         self.retired: set[str] = set()
@@ -296,7 +309,7 @@ class Cluster(MockData):
         self.ahead_ms[name] = self._clocks_ms[(number - 1) % len(self._clocks_ms)]
         for broker_id in range(slaves + 1):
             readable = self._slave_readable or broker_id == MASTER_ID
-            replica = Replica(store, broker_id, partial(self._now_ms, name), readable=readable)
+            replica = _Replica(store, broker_id, partial(self._now_ms, name), readable=readable)
             self.replicas[name, broker_id] = replica
             addr = f"10.1.{number}.{broker_id}:10911"
             members = GroupMembers(self._network.scheduler, self._removed)
@@ -352,7 +365,19 @@ class Cluster(MockData):
             if self.servers[key].running:
                 self.start_broker(*key)
 
-    def catch_up(self, replica: Replica) -> None:
+    def delay_index(self, broker: str, messages: int, for_s: float) -> None:
+        """Have a master acknowledge messages that it does not show yet: its index is behind its log."""
+        replica = self.replicas[broker, MASTER_ID]
+        store = replica.store
+        replica.shown = {
+            (topic, queue_id): store.log(topic, queue_id).max_offset
+            for topic, config in store.topics.items()
+            for queue_id in range(max(config.read_queues, config.write_queues))
+        }
+        replica.lag = messages
+        self._network.scheduler.after(for_s, partial(self._catch_up, replica))
+
+    def _catch_up(self, replica: Replica) -> None:
         """Have a replica show everything."""
         replica.lag = 0
         self._tell_suspended()
@@ -403,7 +428,7 @@ class Cluster(MockData):
     def _serve(self, replica: Replica, members: GroupMembers, frame: Frame, most: int | None) -> Reply:
         replica.store.members = members.by_group()
         operation = self._operations.get(frame.command.code)
-        limits = replica.limits if most is None else dataclasses.replace(replica.limits, messages=most)
+        limits = replica.limits if most is None else replace(replica.limits, messages=most)
         reply = execute(frame, operation and (lambda it: operation(replica, it, limits)))
         if replica.is_slave and frame.command.code == RequestCode.PULL_MESSAGE and reply.body:
             self.servers[replica.store.name, replica.broker_id].happened["pull answered by a slave"] += 1

@@ -170,8 +170,8 @@ def _retention(scene: Scene) -> None:
         scene.cluster.expire(queue, until)
 
 
-def _file_deleted(scene: Scene) -> None:
-    """Delete messages in the middle: their log file is gone, their index is not."""
+def _file_deleted(scene: Scene, *, index: bool = False) -> None:
+    """Delete messages in the middle: their log file is gone and not their index, or the other way around."""
     if scene.cluster.is_static(scene.topic) or not scene.deletes:
         return
     queue = scene.queue()
@@ -184,7 +184,8 @@ def _file_deleted(scene: Scene) -> None:
         if damaged and scene.chance.random() < _BEFORE_DAMAGE:
             until = scene.chance.choice(damaged)
         _delete(scene, queue, first, until)
-        scene.cluster.remove(queue, first, until)
+        remove = scene.cluster.remove_index if index else scene.cluster.remove
+        remove(queue, first, until)
 
 
 def _delete(scene: Scene, queue: MessageQueue, first: int, until: int) -> None:
@@ -276,7 +277,10 @@ HIDING: Final = HIDING_TOO | frozenset(
 )
 """Faults with which a route may lack some of several brokers."""
 
-_LIKELY_ONLY: Final[dict[str, Callable[[Scene], None]]] = {"a master is gone for good": _for_good}
+_LIKELY_ONLY: Final[dict[str, Callable[[Scene], None]]] = {
+    "a master is gone for good": _for_good,
+    "an index file is deleted": partial(_file_deleted, index=True),
+}
 """Faults of lives that are made for them."""
 
 _ACTIONS: Final = _DRAWN | _LIKELY_ONLY | KINDS_TOO | EDGE_KINDS

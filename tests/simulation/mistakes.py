@@ -845,6 +845,12 @@ PLANTS: Final = tuple(
             'content_ids(rows, f"{self._scope.job}{self._options.batch_size}".encode(),',
         ),
         (
+            "a route from before a broker registered says that it had no queues",
+            "offsets.queue_lookup",
+            "    client.invalidate_all()",
+            "    pass",
+        ),
+        (
             "a broker that was down at the start is read from where today's options say",
             "spark.read.stream",
             "origin.start or self._policy,",

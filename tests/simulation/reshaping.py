@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from tests.simulation.scene import Fault, Scene
-from tests.simulation.servers import COMMITS, MEMBERS, Answering, Mischief, State
+from tests.simulation.servers import COMMITS, MEMBERS, SETTINGS, Answering, Mischief, State
 
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, Permission
@@ -87,11 +87,9 @@ def _is_writable(config: TopicConfig | None) -> bool:
 
 
 def _index_lags(scene: Scene) -> None:
-    """Have a master acknowledge messages that it does not show yet."""
-    replica = scene.cluster.replicas[scene.broker(), MASTER_ID]
-    replica.lag = scene.chance.choice((1, 5, 100))
-    for_s = min(scene.fault.lasts_s, _LONGEST_INDEX_LAG_S)
-    scene.network.scheduler.after(for_s, partial(scene.cluster.catch_up, replica))
+    """Have a master show messages later than it acknowledges them."""
+    messages = scene.chance.choice((1, 5, 100))
+    scene.cluster.delay_index(scene.broker(), messages, min(scene.fault.lasts_s, _LONGEST_INDEX_LAG_S))
 
 
 def _switch(scene: Scene) -> None:
@@ -160,6 +158,7 @@ KINDS_TOO: Final[dict[str, Callable[[Scene], None]]] = {
     "a proxy is away": _proxy,
     "answers to commits of a transaction": partial(_answers, codes=COMMITS),
     "answers to members of a group": partial(_answers, codes=MEMBERS),
+    "answers about a topic's settings": partial(_answers, codes=SETTINGS),
 }
 
 RESHAPING_TOO: Final = frozenset(

@@ -265,6 +265,7 @@ SENDS: Final = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_ME
 OFFSETS: Final = frozenset({RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET})
 ROUTES: Final = frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC})
 COMMITS: Final = frozenset({RequestCode.END_TRANSACTION})
+SETTINGS: Final = frozenset({RequestCode.GET_TOPIC_CONFIG})
 MEMBERS: Final = frozenset(
     {
         RequestCode.HEART_BEAT,

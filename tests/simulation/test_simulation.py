@@ -15,6 +15,7 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
+from tests.simulation.cluster import Cluster
 from tests.simulation.dead_letters import DeadLetters
 from tests.simulation.drawing import draw_plan
 from tests.simulation.history import History, Row
@@ -29,8 +30,9 @@ from tests.simulation.scheduler import Process, Scheduler
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.model import MessageQueue, OutgoingMessage
 from pyspark_rocketmq.spark import filesystem
+from pyspark_rocketmq.testing.log import PullLimits
 
 A = ("orders", "broker-a", 0)
 LIVES = 500
@@ -286,6 +288,33 @@ def test_a_strict_query_may_end_where_a_batch_that_it_runs_again_lacks_messages(
     strict = replace(history(), strict=True, expired={(*A, 3)}, errors=["DataLossError: gone"])
     assert judge(replace(strict, finished={MessageQueue(*A): 2})) == {}
     assert "unexpected error" in judge(replace(strict, finished={MessageQueue(*A): 4}))
+
+
+def test_a_master_shows_late_what_is_new_and_hides_nothing_that_it_has_shown() -> None:
+    scheduler = Scheduler()
+    network = Network(scheduler, Random(0), Habits(), Random(0))
+    cluster = Cluster(
+        network,
+        brokers=("broker-a",),
+        name_servers=1,
+        slaves=0,
+        slave_readable=False,
+        limits=PullLimits(),
+        on_append=lambda *_: None,
+        on_commit=lambda *_: None,
+    )
+    cluster.create_topic("orders", 1)
+    queue, replica = MessageQueue(*A), cluster.replicas["broker-a", 0]
+    for _ in range(3):
+        cluster.send(OutgoingMessage("orders", b"x"), queue)
+    cluster.delay_index("broker-a", 2, 1.0)
+    shown = [replica.max_offset("orders", 0)]
+    for _ in range(3):
+        cluster.send(OutgoingMessage("orders", b"x"), queue)
+        shown.append(replica.max_offset("orders", 0))
+    assert shown == [3, 3, 3, 4]
+    scheduler.run(lambda: False, until_s=2.0)
+    assert replica.max_offset("orders", 0) == 6
 
 
 @pytest.mark.parametrize(("froze_s", "idle"), [(0.0, ["member waits 5.0 s for broker"]), (20.0, [])])

@@ -117,6 +117,11 @@ class PlanningClient(Client):
             self._topics_expire = self.clock.monotonic() + self.options.route_refresh_ms / 1000
         return self._topics
 
+    def invalidate_all(self) -> None:
+        """Invalidate all routes and the list of topics: they are looked up again on next use."""
+        self._topics_expire = -math.inf
+        self.routes.invalidate_all()
+
     def broker_names(self) -> frozenset[str]:
         """Return the brokers that are registered now; none if a proxy answers."""
         try:

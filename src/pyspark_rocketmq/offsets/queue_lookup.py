@@ -90,6 +90,7 @@ def queues_and_brokers(
     have queues that the route did not show. With ``assign``, no broker is returned.
     """
     before = frozenset[str]() if options.assign else client.broker_names()
+    client.invalidate_all()  # a route from before may lack queues of a broker that registered since
     queues = wait_for_queues(client, options, clock=clock, patience_ms=patience_ms)
     return queues, before & client.broker_names() if before else before
 

@@ -211,6 +211,11 @@ class MockData:
             self._expire_halves(queue, log, from_offset, until_offset)
             log.remove(from_offset, until_offset)
 
+    def remove_index(self, queue: MessageQueue, from_offset: int, until_offset: int) -> None:
+        """Delete the entries of messages in their queue's index: nobody can read these any more."""
+        with self._lock:
+            self._log(queue).remove(from_offset, until_offset, index=True)
+
     def _expire_halves(self, queue: MessageQueue, log: QueueLog, from_offset: int, until_offset: int) -> None:
         """Delete the half messages that are older than the last of the messages between two offsets."""
         gone = [it.record for it in log.messages if from_offset <= it.offset < until_offset]

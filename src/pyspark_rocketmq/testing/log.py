@@ -5,6 +5,8 @@
 # - A filter checks max(800, maxMsgNums) entries per pull and compares hashes of tags.
 # - Entries whose commit log file is deleted are skipped: a hole in a response, or 20 with
 #   MESSAGE_WAS_REMOVING if nothing else is left.
+# - Where a file of the queue's index is gone, a master responds 19 with OFFSET_FOUND_NULL and the start of
+#   the next file, a slave with the same offset. A response ends before that.
 # - Outside [min, max] a master responds 21; a slave responds 20 and repeats the offset.
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ class QueueLog:
     _offsets: list[int] = field(default_factory=list)
     _messages: list[StoredMessage] = field(default_factory=list)
     _removed: list[tuple[int, int]] = field(default_factory=list)
+    _unindexed: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def messages(self) -> tuple[StoredMessage, ...]:
@@ -85,11 +88,11 @@ class QueueLog:
         kept = bisect.bisect_left(self._offsets, self.min_offset)
         del self._offsets[:kept], self._messages[:kept]
 
-    def remove(self, from_offset: int, until_offset: int) -> None:
-        """Delete messages, but keep the min offset."""
+    def remove(self, from_offset: int, until_offset: int, *, index: bool = False) -> None:
+        """Delete messages, or their entries in the index, but keep the min offset."""
         first, last = (bisect.bisect_left(self._offsets, offset) for offset in (from_offset, until_offset))
         del self._offsets[first:last], self._messages[first:last]
-        self._removed.append((from_offset, until_offset))
+        (self._unindexed if index else self._removed).append((from_offset, until_offset))
 
     def truncate(self, max_offset: int) -> None:
         """Delete messages from ``max_offset`` on. Their offsets will be reused."""
@@ -97,6 +100,7 @@ class QueueLog:
         self.min_offset = min(self.min_offset, self.max_offset)
         kept = bisect.bisect_left(self._offsets, self.max_offset)
         del self._offsets[kept:], self._messages[kept:]
+        self._unindexed = [(start, min(until, self.max_offset)) for start, until in self._unindexed]
 
     def replace(self, message: StoredMessage) -> None:
         """Replace the message at an existing offset."""
@@ -138,6 +142,11 @@ class QueueLog:
         outside = self._outside(offset, end, slave=slave)
         if outside is not None:
             return outside
+        unindexed = next((until for start, until in self._unindexed if start <= offset < until), None)
+        if unindexed is not None:
+            next_offset = offset if slave else unindexed
+            return Pulled(ResponseCode.PULL_NOT_FOUND, "OFFSET_FOUND_NULL", next_offset)
+        end = min([end, *(start for start, _ in self._unindexed if start > offset)])
         taken: list[bytes] = []
         size = 0
         scan_end = min(end, offset + max(_SCANNED_ENTRIES, max_messages))

@@ -52,6 +52,9 @@ class FakeRocketMQ:
     def topics(self) -> tuple[str, ...]:
         return ("TBW102", *{queue.topic for queue in self.logs if queue.broker_name not in self.hidden})
 
+    def invalidate_all(self) -> None:
+        """Nothing is cached."""
+
     def broker_names(self) -> frozenset[str]:
         return frozenset(q.broker_name for q in self.logs if q.broker_name not in self.hidden)
 
