@@ -52,7 +52,7 @@ pytest_add_cli_args = [
 pytest_add_cli_args_test_selection = {tests}
 timeout_multiplier = 5.0
 timeout_constant = 3.0
-also_copy = ["docs", "examples"]
+also_copy = ["docs", "examples", "benchmarks"]
 use_git_change_detection = false
 track_dependencies = false
 """
@@ -138,7 +138,7 @@ def run(module: str, tests: list[str], *, deadline_s: float) -> Result:
     """Run a module's mutants that have no result yet, until the deadline."""
     place = WORK / module.removesuffix(".py").replace("/", ".")
     place.mkdir(parents=True, exist_ok=True)
-    for name in ("src", "tests", "docs", "examples"):
+    for name in ("src", "tests", "docs", "examples", "benchmarks"):
         link = place / name
         if not link.is_symlink():
             link.symlink_to(ROOT / name)
