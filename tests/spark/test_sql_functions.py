@@ -36,6 +36,10 @@ OPERATORS = (
     Example("CEIL(CAST(4.5 AS DOUBLE)) / 2", 2.5),
     Example("(FLOOR(CAST(5.5 AS DOUBLE)) + 0) / 2", 2.5),
     Example("CAST(CEIL(7 / 2) / 2 AS DOUBLE)", 1.0),
+    Example("CAST(FLOOR(7 / 2) AS STRING)", "3"),
+    Example("CAST(TRUNCATE(-7 / 2) AS STRING)", "-3"),
+    Example("10 - FLOOR(CAST('2.5E0' AS DOUBLE))", 8.0),
+    Example("FLOOR(RAND() * 6) BETWEEN 0 AND 5", True),
     Example("CAST(SIGN(-3) / 2 AS DOUBLE)", 0.0),
     Example("CAST('ab' AS CHAR(4)) || '|'", "ab  |"),
     Example(r"'C:\dir' LIKE 'C:\d%'", True),
@@ -99,6 +103,8 @@ def evaluate(spark: SparkSession, examples: list[Example], source: str) -> list[
 
 
 def same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float) and one != one:
+        return other != other
     return one == other or (type(one) is not type(other) and one is not None and str(one) == str(other))
 
 

@@ -467,7 +467,16 @@ def test_ceiling_rounds_times_as_ceil_does():
     wanted = translate_expression(of("CEIL(ts TO HOUR)"))
     assert "DATE_TRUNC('HOUR', ts)" in wanted
     assert translate_expression(of("CEILING(ts TO HOUR)")) == wanted
-    assert translate_expression(of("CEILING(a)")) == "CEILING(a)"
+    assert translate_expression(of("CEILING(a)")) == translate_expression(of("CEIL(a)"))
+
+
+def test_a_random_argument_is_evaluated_once():
+    assert translate_expression(of("FLOOR(RAND() * 6)")) == (
+        "GET(TRANSFORM(ARRAY((RAND() * 6)), once1 -> "
+        "(ROUND(once1, 0) - CASE WHEN ROUND(once1, 0) > once1 THEN 1 ELSE 0 END)), 0)"
+    )
+    assert "TRANSFORM" not in translate_expression(of("FROM_UNIXTIME(RAND() * 6)"))  # names it once
+    assert "TRANSFORM" not in made("SELECT AVG(RAND()) FROM t", t=Relation()).text
 
 
 def test_expressions_of_computed_columns():

@@ -10,7 +10,7 @@ from sqlglot import exp
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, FUNCTIONS, UNKNOWN, Function
 from pyspark_rocketmq.sql.flinksql.functions.times import NO_LETTERS
 from pyspark_rocketmq.sql.flinksql.grammar import RoundTime, position_of
-from pyspark_rocketmq.sql.flinksql.operators.forms import IS_JSON, called, fill, json_text
+from pyspark_rocketmq.sql.flinksql.operators.forms import IS_JSON, bind_random, called, fill, json_text
 from pyspark_rocketmq.sql.flinksql.operators.literals import decode_unicode, is_decimal_literal
 from pyspark_rocketmq.sql.flinksql.operators.whole_numbers import (
     divide,
@@ -18,6 +18,7 @@ from pyspark_rocketmq.sql.flinksql.operators.whole_numbers import (
     note_whole,
     note_whole_average,
     note_whole_call,
+    note_whole_rounded,
     pass_whole,
     whole_of,
 )
@@ -262,7 +263,7 @@ def _translate_distinct(
 
 
 def _filled(node: exp.Anonymous, form: str, arguments: list[exp.Expression]) -> exp.Expression:
-    filled = fill(form, arguments)
+    filled = fill(form if called(node) in AGGREGATES else bind_random(form, arguments), arguments)
     for part in (filled, *(each.parent for each in filled.find_all(exp.Distinct))):
         if part is not None:
             part.meta.update(node.meta)  # its place
@@ -270,6 +271,7 @@ def _filled(node: exp.Anonymous, form: str, arguments: list[exp.Expression]) -> 
         filled.meta[IS_JSON] = True
     if called(node) == "AVG":
         note_whole_average(filled, arguments)
+    note_whole_rounded(called(node), filled, arguments)
     return filled
 
 

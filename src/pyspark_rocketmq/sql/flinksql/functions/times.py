@@ -25,6 +25,15 @@ _LOG: Final = "CASE WHEN _1 = 0 THEN double('-Infinity') WHEN _1 < 0 THEN double
 _LOG_DIFFERS: Final = "-Infinity for 0, NaN for a negative number, in Spark NULL"
 _INFINITE: Final = float("-inf")
 
+_KEEPS_TYPE: Final = "keeps the type, in Spark BIGINT for a DOUBLE, whose values above 2^63 it cuts"
+_FLOOR: Final = "(round(_1, 0) - CASE WHEN round(_1, 0) > _1 THEN 1 ELSE 0 END)"
+_CEIL: Final = "(round(_1, 0) + CASE WHEN round(_1, 0) < _1 THEN 1 ELSE 0 END)"
+_TRUNCATED: Final = (  # an expression has one type: this one is not DOUBLE for a DECIMAL
+    "variant_get(CAST(CASE WHEN abs(round(_1, _2)) > abs(_1) THEN "
+    "round(round(_1, _2) - sign(_1) * power(10, -_2), _2) ELSE round(_1, _2) END AS VARIANT), '$', "
+    "typeof(round(_1, _2)))"
+)
+
 TIMES: Final[Mapping[str, Function]] = {
     "GREATEST": function(
         "NULL if one argument is, Spark leaves NULL out",
@@ -55,12 +64,35 @@ TIMES: Final[Mapping[str, Function]] = {
         of2="CASE WHEN _1 > 0 AND _1 <> 1 AND _2 > 0 THEN log(_1, _2) WHEN _1 > 1 AND _2 = 0 "
         "THEN double('-Infinity') WHEN _1 < 0 OR _2 < 0 THEN double('NaN') ELSE log(_1, _2) END",
     ),
+    "FLOOR": function(
+        _KEEPS_TYPE,
+        ("FLOOR(CAST('1E19' AS DOUBLE))", 1e19),
+        ("FLOOR(CAST('-1.5E0' AS DOUBLE))", -2.0),
+        ("CAST(FLOOR(1.9) AS STRING)", "1"),
+        ("FLOOR(CAST('NaN' AS DOUBLE))", float("nan")),
+        of1=_FLOOR,
+    ),
+    **dict.fromkeys(
+        ("CEIL", "CEILING"),
+        function(
+            _KEEPS_TYPE,
+            ("CEIL(CAST('-1E19' AS DOUBLE))", -1e19),
+            ("CEIL(CAST('1.2E0' AS DOUBLE))", 2.0),
+            ("CAST(CEIL(1.2) AS STRING)", "2"),
+            of1=_CEIL,
+        ),
+    ),
     "TRUNCATE": function(
         ABSENT,
-        ("CAST(TRUNCATE(42.324, 2) AS DOUBLE)", 42.32),
-        ("CAST(TRUNCATE(-42.9) AS DOUBLE)", -42.0),
-        of1="CASE WHEN _1 < 0 THEN ceil(_1, 0) ELSE floor(_1, 0) END",
-        of2="CASE WHEN _1 < 0 THEN ceil(_1, _2) ELSE floor(_1, _2) END",
+        ("CAST(TRUNCATE(42.327, 2) AS STRING)", "42.32"),
+        ("CAST(TRUNCATE(-42.9) AS STRING)", "-42"),
+        ("TRUNCATE(CAST('1.9E19' AS DOUBLE))", 1.9e19),
+        ("TRUNCATE(CAST('-1.9E0' AS DOUBLE))", -1.0),
+        ("TRUNCATE(CAST('42.39E0' AS DOUBLE), 1)", 42.3),
+        ("TRUNCATE(CAST('-1.96E20' AS DOUBLE), -19)", -1.9e20),
+        of1=f"CASE WHEN _1 < 0 THEN {_CEIL} ELSE {_FLOOR} END",
+        of2=f"CASE WHEN typeof(_1) IN ('double', 'float') THEN {_TRUNCATED} "
+        "WHEN _1 < 0 THEN ceil(_1, _2) ELSE floor(_1, _2) END",
     ),
     "RAND_INTEGER": function(
         ABSENT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, cast
 
 from sqlglot import exp
@@ -9,7 +10,7 @@ from sqlglot import exp
 from pyspark_rocketmq.sql.flinksql.functions.values import JSON_TEXT
 from pyspark_rocketmq.sql.flinksql.grammar import parse_expression
 
-__all__ = ["IS_JSON", "called", "fill", "json_text"]
+__all__ = ["IS_JSON", "bind_random", "called", "fill", "json_text"]
 
 IS_JSON: Final = "json"
 """The metadata of an expression that is JSON already."""
@@ -43,6 +44,20 @@ def fill(form: str, arguments: list[exp.Expression]) -> exp.Expression:
                 return filled
             column.replace(filled)
     return tree
+
+
+_RANDOM: Final = frozenset({"RAND", "RANDN", "RANDOM", "RANDSTR", "SHUFFLE", "UNIFORM", "UUID"})
+
+
+def bind_random(form: str, arguments: list[exp.Expression]) -> str:
+    """Return an expression that evaluates each random argument once, however often its form names it."""
+    for number, argument in enumerate(arguments, 1):
+        name = re.compile(rf"\b_{number}\b")
+        is_random = any(called(call) in _RANDOM for call in argument.find_all(exp.Anonymous))
+        if is_random and len(name.findall(form)) > 1:
+            once = name.sub(f"once{number}", form)
+            form = f"get(transform(array(_{number}), once{number} -> {once}), 0)"
+    return form
 
 
 def json_text(value: exp.Expression) -> exp.Expression:

@@ -5,8 +5,7 @@ the type DOUBLE in Spark, since one expression cannot have two types. So express
 condition that they are whole numbers in Flink, as far as a query makes them itself.
 """
 
-# Facts (Flink 1.20): whole numbers divide to a whole number, and CEIL, FLOOR and SIGN keep the type. In Spark
-# CEIL and FLOOR of a DOUBLE are BIGINT, and SIGN is DOUBLE.
+# Facts (Flink 1.20): whole numbers divide to a whole number, and SIGN keeps the type, which is DOUBLE in Spark.
 
 from __future__ import annotations
 
@@ -22,6 +21,7 @@ __all__ = [
     "note_whole",
     "note_whole_average",
     "note_whole_call",
+    "note_whole_rounded",
     "pass_whole",
     "whole_of",
 ]
@@ -32,7 +32,7 @@ _DIVIDED: Final = "CASE WHEN _3 AND _4 THEN CAST(_1 AS BIGINT) DIV CAST(_2 AS BI
 _IS_WHOLE: Final = "whole"
 """The metadata of an expression: the condition that it is a whole number in Flink."""
 
-_TYPED_OTHERWISE: Final = frozenset({"CEIL", "CEILING", "FLOOR", "SIGN"})
+_ROUNDED: Final = frozenset({"CEIL", "CEILING", "FLOOR", "TRUNCATE"})
 _OF_FIRST: Final = frozenset({"ABS", "NULLIF", "ROUND"})
 _OF_ALL: Final = frozenset({"COALESCE", "IFNULL", "MOD"})
 _OF_VALUES: Final = frozenset({"MAX", "MIN", "SUM"})
@@ -75,7 +75,7 @@ def note_whole(node: exp.Expression) -> None:
 def note_whole_call(node: exp.Anonymous) -> None:
     """Note when a call with noted arguments is a whole number, or one that has another type in Spark."""
     name, arguments = called(node), node.expressions
-    if name in _TYPED_OTHERWISE and len(arguments) == 1:
+    if name == "SIGN" and len(arguments) == 1:
         node.meta[_IS_WHOLE] = _whole(arguments[0]).copy()
     elif name in _OF_ALL:
         _note_values(node, arguments)
@@ -83,6 +83,12 @@ def note_whole_call(node: exp.Anonymous) -> None:
         _note_values(node, arguments[:1])
         if name in _OF_VALUES and _IS_WHOLE in node.meta:
             _use_any_values(node.meta[_IS_WHOLE])
+
+
+def note_whole_rounded(name: str, node: exp.Expression, arguments: list[exp.Expression]) -> None:
+    """Note of a translated FLOOR and its kin that it is a whole number if its argument is noted as one."""
+    if name in _ROUNDED:
+        _note_values(node.unnest(), [*arguments[:1]])
 
 
 def note_whole_average(node: exp.Expression, arguments: list[exp.Expression]) -> None:

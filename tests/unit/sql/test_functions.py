@@ -1,0 +1,14 @@
+"""Entries of the table of functions, and the expressions that are made of their forms."""
+
+from __future__ import annotations
+
+from pyspark_rocketmq.sql.flinksql.functions.declared import Example, Function, function
+
+
+def test_an_entry_has_forms_by_the_number_of_arguments():
+    found = function("differs", ("F(1)", 2), of1="f(_1)", of2="f(_1, _2)", distinct1="g(_1)")
+    forms = {1: "f(_1)", 2: "f(_1, _2)"}
+    assert found == Function(forms, "differs", (Example("F(1)", 2),), any_number=False, distinct={1: "g(_1)"})
+    assert function("differs", any_number=True, of0="f(_all)") == Function(
+        {0: "f(_all)"}, "differs", (), any_number=True
+    )
