@@ -7,7 +7,7 @@ import pickle
 from collections import Counter
 from decimal import Decimal
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_rocketmq.sql.state.groups import Group
@@ -205,6 +205,8 @@ OF_NUMBERS = (
 
 
 @given(st.lists(st.tuples(st.booleans(), NUMBERS)), st.booleans())
+@example([(True, float("nan")), (True, 1.0)], True)
+@example([(True, 1.0), (True, float("nan")), (True, float("inf"))], True)
 def test_nan_is_one_value_above_all_others(changes: list[tuple[bool, float]], kept: bool) -> None:
     """Each NaN of a row is another object, which is not equal to itself."""
     rows: list[str] = []

@@ -5,7 +5,7 @@ the type DOUBLE in Spark, since one expression cannot have two types. So express
 condition that they are whole numbers in Flink, as far as a query makes them itself.
 """
 
-# Facts (Flink 1.20): whole numbers divide to a whole number, and SIGN keeps the type, which is DOUBLE in Spark.
+# Facts (Flink 1.20): whole numbers divide to whole numbers, and SIGN keeps the type. Spark makes both DOUBLE.
 
 from __future__ import annotations
 
