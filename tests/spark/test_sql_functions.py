@@ -10,88 +10,16 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.flink_examples import of_rows, of_values
 
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql import execute
-from pyspark_rocketmq.sql.flinksql import FUNCTIONS, Relation, translate
-from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, Example
+from pyspark_rocketmq.sql.flinksql import Relation, translate
+from pyspark_rocketmq.sql.flinksql.functions import Example
 from pyspark_rocketmq.sql.flinksql.relations import Versions
 from pyspark_rocketmq.sql.statements import Position, Query
 
 ROWS = "(VALUES (1, NULL), (2, 'y'), (3, 'z')) AS t (a, b)"
-OPERATORS = (
-    Example("7 / 2", 3),
-    Example("-7 / 2", -3),
-    Example("7 / 2.0", 3.5),
-    Example("CAST(7 / 2 AS STRING)", "3"),
-    Example("CAST(7 / 2.0 AS VARCHAR(2))", "3."),
-    Example("CAST((5 / 2 + 1) / 2 AS DOUBLE)", 1.0),
-    Example("CAST((7 / 2) * 3 / 2 AS DOUBLE)", 4.0),
-    Example("CAST(7 / 2 % 2 AS STRING)", "1"),
-    Example("CAST(-(7 / 2) / 2 AS DOUBLE)", -1.0),
-    Example("CAST(COALESCE(7 / 2, 0) / 2 AS DOUBLE)", 1.0),
-    Example("CAST(CASE WHEN 1 = 1 THEN 7 / 2 ELSE NULL END / 2 AS DOUBLE)", 1.0),
-    Example("CAST(IF(1 = 2, 0, 7 / 2) / 2 AS DOUBLE)", 1.0),
-    Example("CAST((7 / 2 + 0.5) / 2 AS DOUBLE)", 1.75),
-    Example("CEIL(CAST(4.5 AS DOUBLE)) / 2", 2.5),
-    Example("(FLOOR(CAST(5.5 AS DOUBLE)) + 0) / 2", 2.5),
-    Example("CAST(CEIL(7 / 2) / 2 AS DOUBLE)", 1.0),
-    Example("CAST(FLOOR(7 / 2) AS STRING)", "3"),
-    Example("CAST(TRUNCATE(-7 / 2) AS STRING)", "-3"),
-    Example("10 - FLOOR(CAST('2.5E0' AS DOUBLE))", 8.0),
-    Example("FLOOR(RAND() * 6) BETWEEN 0 AND 5", True),
-    Example("CAST(SIGN(-3) / 2 AS DOUBLE)", 0.0),
-    Example("CAST('ab' AS CHAR(4)) || '|'", "ab  |"),
-    Example(r"'C:\dir' LIKE 'C:\d%'", True),
-    Example(r"'C:\dir' NOT LIKE 'C:\d%'", False),
-    Example(r"'a_b' LIKE 'a\_b'", False),
-    Example(r"'C:\dir' LIKE concat('C:\', 'd%')", True),
-    Example("'50%' LIKE '50!%' ESCAPE '!'", True),
-    Example("DATE_FORMAT(FLOOR(TIMESTAMP '2026-01-31 08:09:10' TO WEEK), 'MM-dd HH')", "01-25 00"),
-    Example("DATE_FORMAT(CEIL(TIMESTAMP '2026-01-31 08:09:10' TO WEEK), 'MM-dd HH')", "02-01 00"),
-    Example("DATE_FORMAT(FLOOR(TIMESTAMP '2026-02-01 08:09:10' TO WEEK), 'MM-dd HH')", "02-01 00"),
-    Example("DATE_FORMAT(CEIL(TIMESTAMP '2026-01-31 08:09:10' TO QUARTER), 'MM-dd HH')", "04-01 00"),
-    Example("EXTRACT(ISODOW FROM DATE '2026-02-01')", 7),
-    Example("3 BETWEEN SYMMETRIC 5 AND 1", True),
-    Example("""'{"a": 1}' IS JSON""", True),
-    Example("""'{"a": 1}' IS JSON ARRAY""", False),
-    Example("""'{"a": 1' IS NOT JSON OBJECT""", True),
-    Example("'7' IS JSON SCALAR", True),
-    Example("ARRAY[5, 6][1]", 5),
-    Example("ARRAY[5, 6][3]", None),
-    Example("MAP['k', 1]['k']", 1),
-    Example("MAP['k', 1]['m']", None),
-    Example("CAST('abcdef' AS VARCHAR(3))", "abc"),
-    Example("CAST(1 = 1 AS STRING)", "TRUE"),
-    Example(r"'a\nb'", r"a\nb"),
-    Example("'it''s'", "it's"),
-    Example("DATE_FORMAT(FLOOR(TIMESTAMP '2026-01-31 08:09:10' TO HOUR), 'HH:mm:ss')", "08:00:00"),
-    Example("DATE_FORMAT(CEIL(TIMESTAMP '2026-01-31 08:09:10' TO HOUR), 'HH:mm:ss')", "09:00:00"),
-    Example("CAST(FLOOR(DATE '2026-01-31' TO MONTH) AS STRING)", "2026-01-01"),
-    Example("CAST(FLOOR(DATE '2026-01-31' TO WEEK) AS STRING)", "2026-01-25"),
-    Example("CAST(CEIL(DATE '2026-01-31' TO YEAR) AS STRING)", "2027-01-01"),
-    Example("CAST(CEIL(DATE '2026-01-01' TO YEAR) AS STRING)", "2026-01-01"),
-    Example("CAST(TIMESTAMPADD(DAY, 1, DATE '2026-01-31') AS STRING)", "2026-02-01"),
-    Example("CAST(TIMESTAMPADD(MONTH, 7 / 2, DATE '2026-01-31') AS STRING)", "2026-04-30"),
-    Example("CAST(TIMESTAMPADD(DAY, 1, TIMESTAMP '2026-01-31 08:09:10') AS STRING)", "2026-02-01 08:09:10"),
-    Example("CAST(TIMESTAMPADD(HOUR, 1, DATE '2026-01-31') AS STRING)", "2026-01-31 01:00:00"),
-    Example(r"U&'\00e9\d83d\de00\\ it''s'", "é😀\\ it's"),
-    Example("U&'#263A##' UESCAPE '#'", "☺#"),
-    Example("CAST(DECIMAL '1.10' AS STRING)", "1.10"),
-    Example("CAST(CAST(CAST('ab' AS BINARY(3)) || X'63' AS STRING) AS VARCHAR(9))", "ab\0c"),
-    Example("CAST(CAST('abcdef' AS VARBINARY(2)) AS STRING)", "ab"),
-    Example("EXTRACT(SECOND FROM TIMESTAMP '2026-01-31 08:09:10.5')", 10),
-    Example("TIMESTAMPDIFF(HOUR, TIMESTAMP '2026-01-31 08:00:00', TIMESTAMP '2026-01-31 10:59:00')", 2),
-    Example("POSITION('b' IN 'abc')", 2),
-    Example("TRIM(LEADING 'x' FROM 'xxa')", "a"),
-    Example("""JSON_VALUE('{"a": 1}', '$.b' DEFAULT 'none' ON EMPTY)""", "none"),
-)
-"""What is no function, and what both dialects share."""
-
-OF_ROWS = (
-    Example("CAST(SUM(a / 2) / 2 AS DOUBLE)", 1.0),
-    Example("CAST(MAX(a / 2) FILTER (WHERE a > 1) / 2 AS DOUBLE)", 0.0),
-)
 
 
 def evaluate(spark: SparkSession, examples: list[Example], source: str) -> list[Any]:
@@ -109,11 +37,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def test_every_example_of_the_table_gives_flinks_result(spark: SparkSession) -> None:
-    listed = [(name, each) for name, function in FUNCTIONS.items() for each in function.examples]
-    of_rows = [each for name, each in listed if name in AGGREGATES]
-    of_rows += OF_ROWS
-    of_values = [*(each for name, each in listed if name not in AGGREGATES), *OPERATORS]
-    for examples, source in ((of_values, ""), (of_rows, f" FROM {ROWS}")):
+    for examples, source in ((of_values(), ""), (of_rows(), f" FROM {ROWS}")):
         found = evaluate(spark, examples, source)
         wrong = [
             f"{each.call}: {value!r}, not {each.result!r}"
