@@ -242,7 +242,8 @@ def _equivalent(module: str) -> set[tuple[str, str]]:
 
 
 def _is_text(was: str, now: str) -> bool:
-    """Return whether only sentences differ, which are for people."""
+    """Return whether only sentences differ, which are for people, or types of casts, which are for mypy."""
+    was, now = (_CAST.sub("cast(", text) for text in (was, now))
     sentences, others = _LITERAL.findall(was), _LITERAL.findall(now)
     if _LITERAL.sub("", was) != _LITERAL.sub("", now) or len(sentences) != len(others):
         return False
@@ -250,6 +251,7 @@ def _is_text(was: str, now: str) -> bool:
 
 
 _LITERAL: Final = re.compile(r'"[^"]*"')
+_CAST: Final = re.compile(r'\bcast\(("[^"]*"|None), ')
 
 
 def _show(place: Path, module: str, names: list[str]) -> list[Survivor]:
