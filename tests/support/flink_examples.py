@@ -1,14 +1,23 @@
 """Expressions of Flink and their results there: Spark evaluates them; a golden file has their translations.
 
-The examples of functions are in the table of functions.
+The examples of functions are in the table of functions. ``python -m tests.support.flink_examples`` writes the
+golden file again: then run ``tests/spark/test_sql_functions.py``, which evaluates them.
 """
 
 from __future__ import annotations
 
-from pyspark_rocketmq.sql.flinksql import FUNCTIONS
-from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, Example
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final
 
-__all__ = ["of_rows", "of_values"]
+from pyspark_rocketmq.sql.flinksql import FUNCTIONS, Relation, translate
+from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, Example
+from pyspark_rocketmq.sql.statements import Position, Query
+
+__all__ = ["calls", "of_rows", "of_values", "read_golden", "translated"]
+
+_GOLDEN: Final = Path(__file__).parents[1] / "golden" / "flink_translations.txt"
 
 _OPERATORS = (
     Example("7 / 2", 3),
@@ -99,3 +108,25 @@ def of_rows() -> list[Example]:
         each for name, function in FUNCTIONS.items() if name in AGGREGATES for each in function.examples
     ]
     return [*of_functions, *_OF_ROWS]
+
+
+def calls() -> list[str]:
+    """Return the expressions of all examples."""
+    return list(dict.fromkeys(example.call for example in (*of_values(), *of_rows())))
+
+
+def translated(call: str) -> str:
+    """Return an expression in Spark's SQL."""
+    text = f"SELECT {call} FROM t"
+    query = Query(text, frozenset(re.findall(r"\w+", text.lower())), Position(1, 1))
+    return translate(query, {"t": Relation()}).text.removeprefix("SELECT ").removesuffix(" FROM t")
+
+
+@cache
+def read_golden() -> dict[str, str]:
+    """Return the translations by the expressions: each has a line, and its translation the next one."""
+    return dict(pair.split("\n    ", 1) for pair in _GOLDEN.read_text(encoding="utf-8").strip().split("\n\n"))
+
+
+if __name__ == "__main__":
+    _GOLDEN.write_text("\n".join(f"{call}\n    {translated(call)}\n" for call in calls()), encoding="utf-8")
