@@ -475,6 +475,7 @@ def test_a_random_argument_is_evaluated_once():
         "GET(TRANSFORM(ARRAY((RAND() * 6)), once1 -> "
         "(ROUND(once1, 0) - CASE WHEN ROUND(once1, 0) > once1 THEN 1 ELSE 0 END)), 0)"
     )
+    assert "once1 -> CASE" in translate_expression(of("REGEXP_EXTRACT(UUID(), 'a')"))  # names it twice
     assert "TRANSFORM" not in translate_expression(of("FROM_UNIXTIME(RAND() * 6)"))  # names it once
     assert "TRANSFORM" not in made("SELECT AVG(RAND()) FROM t", t=Relation()).text
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from pyspark_rocketmq.sql.flinksql.functions.declared import Example, Function, function
+from pyspark_rocketmq.sql.flinksql.grammar import parse_expression
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
 
 
 def test_an_entry_has_forms_by_the_number_of_arguments():
@@ -12,3 +16,9 @@ def test_an_entry_has_forms_by_the_number_of_arguments():
     assert function("differs", any_number=True, of0="f(_all)") == Function(
         {0: "f(_all)"}, "differs", (), any_number=True
     )
+
+
+def test_only_a_call_is_called():
+    others = (exp.column("count"), exp.Literal.string("count"))
+    found = [called(each) for each in (parse_expression("count(a)"), *others, None)]
+    assert found == ["COUNT", "", "", ""]
