@@ -120,6 +120,8 @@ def test_windows_are_joined_by_their_hidden_columns_too():
     )
     assert found.text.endswith(f"AND l.{WINDOW} = r.{WINDOW}")
     assert made(f"SELECT l.auction FROM {side} l JOIN {side} r ON l.s = r.s").text.endswith("ON l.s = r.s")
+    mixed = made(f"SELECT l.auction FROM {side} l JOIN {side} r ON l.s = r.s AND r.e = l.e")
+    assert mixed.text.endswith(f"AND l.{WINDOW} = r.{WINDOW}")
 
 
 def test_windows_over_windows():

@@ -54,7 +54,7 @@ def join_windows(select: exp.Select, sources: Mapping[str, Relation], query: Que
             if isinstance(part, exp.EQ):
                 one, other = window_part(part.this, sources), window_part(part.expression, sources)
                 if one and other and one[1] == other[1] and one[0] != other[0]:
-                    equal.setdefault((one[0], other[0]), set()).add(one[1])
+                    equal.setdefault((min(one[0], other[0]), max(one[0], other[0])), set()).add(one[1])
         for (one_name, other_name), kinds in equal.items():
             if {"start", "end"} <= kinds:
                 if sources[one_name].cumulative != sources[other_name].cumulative:

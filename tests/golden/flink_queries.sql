@@ -1,0 +1,97 @@
+-- Queries of Flink SQL of every form that streams have: flink_queries.txt has what they become.
+
+CREATE TABLE bid (id INT, k STRING, p INT, ts TIMESTAMP(3), now AS PROCTIME(), tags ARRAY<STRING>,
+  items ARRAY<ROW<sku STRING, n INT>>, WATERMARK FOR ts AS ts) WITH ('connector' = 'rocketmq', 'topic' = 'b');
+CREATE TABLE ask (id INT, k STRING, p INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+  WITH ('connector' = 'rocketmq', 'topic' = 'a');
+CREATE TABLE rates (k STRING, rate INT, since TIMESTAMP(3), PRIMARY KEY (k) NOT ENFORCED,
+  WATERMARK FOR since AS since) WITH ('connector' = 'rocketmq', 'topic' = 'r');
+CREATE TABLE log (k STRING, rate INT, since TIMESTAMP(3), PRIMARY KEY (k) NOT ENFORCED,
+  WATERMARK FOR since AS since) WITH ('connector' = 'rocketmq', 'topic' = 'c', 'format' = 'canal-json');
+CREATE TABLE names (k STRING, name STRING) WITH ('connector' = 'filesystem', 'path' = '/n', 'format' = 'csv');
+
+CREATE VIEW minutes AS SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE));
+CREATE VIEW renamed (k, p, s, e) AS SELECT k, p, window_start, window_end
+  FROM TABLE(HOP(TABLE ask, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR));
+CREATE VIEW counted AS SELECT k, window_start, window_end, window_time, COUNT(*) AS n FROM minutes
+  GROUP BY k, window_start, window_end, window_time;
+CREATE VIEW ranked AS SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY p DESC, ts) AS rn FROM bid;
+CREATE VIEW latest AS SELECT k, rate, since FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY since
+  DESC) AS rn FROM (SELECT k, p AS rate, ts AS since FROM ask) AS a) WHERE rn = 1;
+CREATE VIEW per_key AS SELECT k, COUNT(*) AS n, MAX(p) AS most FROM bid GROUP BY k;
+
+-- Windows.
+SELECT t.*, t.window_start AS s FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) AS t WHERE p > 1;
+SELECT * FROM minutes JOIN names ON names.k = minutes.k;
+SELECT k, MAX(p) AS p, window_start FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE,
+  INTERVAL '1' HOUR, INTERVAL '90' MINUTE)) GROUP BY k, window_start, window_end;
+SELECT s, e, SUM(p) FROM renamed GROUP BY e, s;
+SELECT window_start, SUM(n) FROM counted GROUP BY window_start, window_end;
+SELECT * FROM (SELECT k, window_start AS s, window_end FROM counted) AS c;
+SELECT window_end, SUM(n) FROM TABLE(TUMBLE(TABLE counted, DESCRIPTOR(window_time), INTERVAL '1' HOUR))
+  GROUP BY window_start, window_end;
+SELECT window_end, SUM(n) FROM TABLE(CUMULATE(TABLE counted, DESCRIPTOR(window_time), INTERVAL '1' HOUR,
+  INTERVAL '1' DAY)) AS c GROUP BY c.window_start, window_end;
+SELECT k, COUNT(*) AS n, window_start AS s, window_end, window_time FROM TABLE(SESSION(TABLE bid PARTITION BY k,
+  DESCRIPTOR(ts), INTERVAL '5' MINUTE)) AS w GROUP BY k, window_start, window_end, window_time;
+SELECT k, TUMBLE_START(ts, INTERVAL '1' DAY) AS s, TUMBLE_END(ts, INTERVAL '1' DAY) AS e, COUNT(*) AS n
+  FROM bid GROUP BY k, TUMBLE(ts, INTERVAL '1' DAY, INTERVAL '8' HOUR);
+SELECT HOP_ROWTIME(ts, INTERVAL '1' HOUR, INTERVAL '1' DAY) AS t, COUNT(*) AS n FROM bid
+  GROUP BY HOP(ts, INTERVAL '1' HOUR, INTERVAL '1' DAY);
+SELECT e, MAX(n) FROM (SELECT SESSION_START(ts, INTERVAL '1' HOUR) AS s, SESSION_END(ts, INTERVAL '1' HOUR) AS e,
+  COUNT(*) AS n FROM bid GROUP BY SESSION(ts, INTERVAL '1' HOUR)) AS g GROUP BY s, e;
+SELECT a.k, b.p FROM minutes AS a LEFT JOIN minutes AS b ON a.k = b.k AND a.window_start = b.window_start
+  AND b.window_end = a.window_end;
+SELECT a.*, b.p FROM minutes AS a, minutes AS b WHERE a.window_start = b.window_start
+  AND a.window_end = b.window_end;
+SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY p) AS rn
+  FROM minutes) WHERE rn <= 3;
+SELECT DISTINCT k, window_start, window_end FROM minutes;
+
+-- Aggregations whose rows change, and steps.
+SELECT k, n + 1 AS more FROM per_key;
+SELECT k, n FROM per_key WHERE n < 3;
+SELECT n, COUNT(*) AS ks, SUM(most) FILTER (WHERE most > 1) AS s FROM per_key AS c GROUP BY n;
+SELECT c.n + 1, AVG(DISTINCT most) FROM per_key AS c GROUP BY c.n + 1 HAVING MIN(most) > 2;
+WITH c AS (SELECT * FROM per_key), d AS (SELECT n FROM c) SELECT n, COUNT(*) FROM d AS e GROUP BY 1;
+SELECT SUM(n) FROM counted;
+SELECT DISTINCT k, p FROM bid;
+SELECT DISTINCT n FROM per_key;
+SELECT k FROM bid UNION SELECT k FROM ask;
+SELECT k, COUNT(DISTINCT p), SUM(DISTINCT p) FROM bid GROUP BY k;
+SELECT c.n, FLOOR(AVG(a.p)) AS f FROM per_key AS c JOIN ask AS a ON a.k = c.k GROUP BY c.n;
+
+-- The first rows of a key.
+SELECT * FROM ranked WHERE rn <= 3;
+SELECT k, p FROM ranked WHERE rn < 4 AND p > 0;
+SELECT k, ts FROM ranked WHERE rn = 1;
+SELECT p, ts FROM ranked WHERE 1 >= rn;
+SELECT k, n, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY most DESC NULLS LAST, k) AS rn
+  FROM per_key) WHERE 3 >= rn;
+SELECT x.k FROM (SELECT * FROM ranked WHERE rn <= 5) AS x WHERE x.p > 3;
+
+-- Joins.
+SELECT a.id, c.n FROM per_key AS c JOIN ask AS a ON c.k = a.k AND a.p > c.n;
+SELECT * FROM per_key AS c LEFT JOIN ask AS a ON c.k = a.k AND a.p = c.n;
+SELECT a.*, c.n FROM per_key AS c RIGHT JOIN ask AS a ON c.k = a.k WHERE c.n > 3;
+SELECT a.p, c.n FROM per_key AS c FULL JOIN minutes AS a ON a.k = c.k;
+SELECT b.p, c.n FROM bid AS b JOIN ask AS a ON a.id = b.id JOIN per_key AS c ON c.k = b.k;
+SELECT b.id, n.name FROM bid AS b JOIN names FOR SYSTEM_TIME AS OF b.now AS n ON n.k = b.k;
+SELECT b.id, r.rate FROM bid AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON r.k = b.k;
+SELECT * FROM bid AS b LEFT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.k = r.k WHERE b.p > 1;
+SELECT b.p * r.rate FROM bid AS b JOIN log FOR SYSTEM_TIME AS OF b.ts AS r ON b.k = r.k AND r.rate > b.p;
+SELECT b.k, l.* FROM bid AS b JOIN latest FOR SYSTEM_TIME AS OF b.ts AS l ON b.k = l.k;
+
+-- OVER, and arrays.
+SELECT k, p, SUM(p) OVER (PARTITION BY k ORDER BY ts) AS s, COUNT(*) OVER (PARTITION BY k ORDER BY ts)
+  FROM bid WHERE p > 0;
+SELECT b.*, MAX(p) OVER w - p AS d FROM bid AS b WINDOW w AS (PARTITION BY k, id ORDER BY ts ROWS BETWEEN 2
+  PRECEDING AND CURRENT ROW);
+SELECT AVG(p) OVER (ORDER BY ts RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW) FROM bid;
+SELECT *, MIN(n) OVER (PARTITION BY k ORDER BY window_time) AS least FROM counted AS c;
+SELECT id, t FROM bid CROSS JOIN UNNEST(tags) AS x (t);
+SELECT b.id, x.sku FROM bid AS b LEFT JOIN UNNEST(b.items) AS x (sku, n) ON TRUE;
+
+-- Changelogs, and what is no stream.
+SELECT k, rate FROM log WHERE rate > 1;
+SELECT name FROM names WHERE k > 'a';
