@@ -21,6 +21,7 @@ STREAM = Relation(stream=True)
 KNOWN = dict.fromkeys(("bid", "auction"), STREAM)
 TUMBLE = "TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
 CUMULATE = "TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
+SESSION = "TABLE(SESSION(TABLE bid PARTITION BY b, DESCRIPTOR(ts), INTERVAL '9' SECOND))"
 WINDOW_JOIN = (
     "SELECT l.a FROM {} l JOIN {} r ON l.window_start = r.window_start AND l.window_end = r.window_end"
 )
@@ -87,6 +88,18 @@ def test_a_window_table_function_carries_its_window_to_the_group():
         (
             "CUMULATE(TABLE b, DESCRIPTOR(ts), INTERVAL '2' DAY, INTERVAL '4' DAY, INTERVAL '3' DAY)",
             "'4 day', '2 day', '86400000000 microseconds'",
+        ),
+        (
+            "TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '-60' MINUTES)",
+            "'1 hour', '1 hour', '0 microseconds'",
+        ),
+        (
+            "TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MICROSECOND, INTERVAL -'0' SECOND)",
+            "'1 microsecond', '1 microsecond', '-0 second'",
+        ),
+        (
+            "CUMULATE(TABLE b, DESCRIPTOR(t), INTERVAL '1' MICROSECOND, INTERVAL '1' MICROSECOND)",
+            "'1 microsecond'",
         ),
     ],
 )
@@ -335,7 +348,45 @@ def test_table_functions():
             None,
             "begin together",
         ),
-        (f"SELECT * FROM {TUMBLE}".replace("SECOND", "MONTH"), None, "has no fixed length"),
+        *(
+            (f"SELECT * FROM {TUMBLE}".replace("SECOND", unit), (1, 64), "s has no fixed length: use DAY")
+            for unit in ("MONTH", "MONTHS", "QUARTER", "YEAR")
+        ),
+        (f"SELECT * FROM {TUMBLE}".replace("'10'", "a"), (1, 64), "is a number and a unit: INTERVAL '10'"),
+        (f"SELECT * FROM {TUMBLE}".replace("'10' SECOND", "'10'"), (1, 64), "is a number and a unit"),
+        (
+            f"SELECT * FROM {TUMBLE}".replace("SECOND", "SECOND, INTERVAL 'x' HOUR"),
+            (1, 86),
+            "x hour is no interval: INTERVAL '10' SECOND",
+        ),
+        (
+            f"SELECT * FROM {TUMBLE}".replace("'10' SECOND", "'0' SECOND, INTERVAL '1' HOUR"),
+            (1, 64),
+            "the interval of a window is positive",
+        ),
+        (
+            "SELECT * FROM\n TABLE(CUMULATE(DATA=>TABLE bid, TIMECOL=>DESCRIPTOR(ts), SIZE=>INTERVAL '1' DAY))",
+            (2, 2),
+            "CUMULATE is given no step",
+        ),
+        *(
+            (
+                CUMULATE.replace(f"'{number}'", "'0'").join(("SELECT * FROM ", "")),
+                (1, 15),
+                "both are positive",
+            )
+            for number in (2, 10)
+        ),
+        (
+            f"SELECT b FROM\n {SESSION} GROUP BY window_start, window_end",
+            (2, 2),
+            "Spark has sessions for aggregations only",
+        ),
+        (
+            f"SELECT b FROM {SESSION} GROUP BY b, window_end",
+            (1, 15),
+            "Spark has sessions for aggregations only",
+        ),
         (
             WINDOW_JOIN.format(TUMBLE, CUMULATE),
             None,
