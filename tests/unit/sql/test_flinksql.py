@@ -365,7 +365,7 @@ def test_table_functions():
             "the interval of a window is positive",
         ),
         (
-            "SELECT * FROM\n TABLE(CUMULATE(DATA=>TABLE bid, TIMECOL=>DESCRIPTOR(ts), SIZE=>INTERVAL '1' DAY))",
+            "SELECT 1 FROM\n TABLE(CUMULATE(DATA=>TABLE b, TIMECOL=>DESCRIPTOR(t), SIZE=>INTERVAL '1' DAY))",
             (2, 2),
             "CUMULATE is given no step",
         ),
