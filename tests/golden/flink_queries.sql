@@ -18,6 +18,7 @@ CREATE VIEW counted AS SELECT k, window_start, window_end, window_time, COUNT(*)
 CREATE VIEW ranked AS SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY p DESC, ts) AS rn FROM bid;
 CREATE VIEW latest AS SELECT k, rate, since FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY since
   DESC) AS rn FROM (SELECT k, p AS rate, ts AS since FROM ask) AS a) WHERE rn = 1;
+CREATE VIEW timed (k, n, t) AS SELECT k, n, window_time FROM counted;
 CREATE VIEW per_key AS SELECT k, COUNT(*) AS n, MAX(p) AS most FROM bid GROUP BY k;
 
 -- Windows.
@@ -26,6 +27,11 @@ SELECT * FROM minutes JOIN names ON names.k = minutes.k;
 SELECT k, MAX(p) AS p, window_start FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE,
   INTERVAL '1' HOUR, INTERVAL '90' MINUTE)) GROUP BY k, window_start, window_end;
 SELECT s, e, SUM(p) FROM renamed GROUP BY e, s;
+SELECT e, SUM(p) FROM renamed GROUP BY e;
+SELECT window_end, SUM(n) FROM TABLE(TUMBLE(TABLE timed, DESCRIPTOR(t), INTERVAL '1' HOUR)) GROUP BY window_end;
+SELECT a.k FROM minutes AS a JOIN minutes AS b ON a.window_start = b.window_start OR a.window_end = b.window_end;
+SELECT a.k FROM minutes AS a JOIN ask AS b ON a.k = b.k AND a.window_start = b.ts AND b.ts = a.window_end
+  AND a.window_start = a.window_start AND a.window_end = a.window_end;
 SELECT window_start, SUM(n) FROM counted GROUP BY window_start, window_end;
 SELECT * FROM (SELECT k, window_start AS s, window_end FROM counted) AS c;
 SELECT window_end, SUM(n) FROM TABLE(TUMBLE(TABLE counted, DESCRIPTOR(window_time), INTERVAL '1' HOUR))
@@ -49,6 +55,8 @@ SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_en
 SELECT DISTINCT k, window_start, window_end FROM minutes;
 
 -- Aggregations whose rows change, and steps.
+SELECT k FROM bid;
+SELECT MAX(p) AS most FROM bid;
 SELECT k, n + 1 AS more FROM per_key;
 SELECT k, n FROM per_key WHERE n < 3;
 SELECT n, COUNT(*) AS ks, SUM(most) FILTER (WHERE most > 1) AS s FROM per_key AS c GROUP BY n;

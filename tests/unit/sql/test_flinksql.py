@@ -360,6 +360,11 @@ def test_table_functions():
             "x hour is no interval: INTERVAL '10' SECOND",
         ),
         (
+            f"SELECT * FROM {TUMBLE}".replace("'10' SECOND", "'x' SECOND, INTERVAL '1' HOUR"),
+            (1, 64),
+            "x second is no interval",
+        ),
+        (
             f"SELECT * FROM {TUMBLE}".replace("'10' SECOND", "'0' SECOND, INTERVAL '1' HOUR"),
             (1, 64),
             "the interval of a window is positive",

@@ -56,7 +56,7 @@ def window_table(node: WindowTable, source: Relation, query: Query) -> tuple[exp
     ).from_(inner.subquery("__windowed"))
     if is_cumulative:
         outer = outer.where(exp.LTE(this=starts.copy(), expression=exp.column(_AT)))
-    subquery = outer.subquery(alias=node.alias or None)
+    subquery = outer.subquery()
     if alias := node.args.get("alias"):
         subquery.set("alias", alias.copy())
     known = Relation(
