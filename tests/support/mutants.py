@@ -52,10 +52,13 @@ pytest_add_cli_args = [
 pytest_add_cli_args_test_selection = {tests}
 timeout_multiplier = 5.0
 timeout_constant = 3.0
-also_copy = ["docs", "examples", "benchmarks"]
+also_copy = {also}
 use_git_change_detection = false
 track_dependencies = false
 """
+
+_ALSO: Final = ("docs", "examples", "benchmarks", "CONTRIBUTING.md")
+"""What tests read beside the code."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +141,11 @@ def run(module: str, tests: list[str], *, deadline_s: float) -> Result:
     """Run a module's mutants that have no result yet, until the deadline."""
     place = WORK / module.removesuffix(".py").replace("/", ".")
     place.mkdir(parents=True, exist_ok=True)
-    for name in ("src", "tests", "docs", "examples", "benchmarks"):
+    for name in ("src", "tests", *_ALSO):
         link = place / name
         if not link.is_symlink():
             link.symlink_to(ROOT / name)
-    settings = _SETTINGS.format(module=module, tests=json.dumps(tests))
+    settings = _SETTINGS.format(module=module, tests=json.dumps(tests), also=json.dumps(_ALSO))
     (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + settings, encoding="utf-8")
     finished, stage = place / "finished", _digest(tests)
     source = _digest([f"src/pyspark_rocketmq/{module}"])
