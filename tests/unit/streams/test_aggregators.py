@@ -208,9 +208,28 @@ def test_results_have_the_places_of_their_type(fold, values, result):
     assert str(added(fold, *values)) == result
 
 
+@pytest.mark.parametrize(
+    ("texts", "least", "greatest"),
+    [
+        (["5", "12"], "5", "12"),
+        (["5", "12", "b"], "12", "b"),
+        (["b", "5", "12"], "12", "b"),
+        (["1", "1.0"], "1", "1.0"),
+        ([None], None, None),
+    ],
+)
+def test_texts_are_compared_as_numbers_if_all_are_numeric(texts, least, greatest):
+    for name, result in {"min": least, "max": greatest}.items():
+        fold, state = FOLDS[name][0], FOLDS[name][0].empty()
+        for row in rows_of(texts):
+            state = fold.add(state, row)
+        assert fold.result(state) == result, name
+
+
 def test_values_that_are_not_numbers_come_last_and_are_compared_as_texts():
     one, other = float("nan"), float("nan")
-    assert str(added(folds.Different(0, counted=False), one, 2.0, 1.0)) == "[1.0, 2.0, nan]"
+    for values in ([one, 2.0, 1.0], [2.0, one, 1.0], [2.0, 1.0, one]):
+        assert str(added(folds.Different(0, counted=False), *values)) == "[1.0, 2.0, nan]"
     fold = folds.Different(0, counted=False)
     state = fold.add(fold.add(fold.empty(), (float("nan"),)), (-0.0,))
     state = fold.unpack(pickle.loads(pickle.dumps(fold.pack(state))))
