@@ -250,6 +250,16 @@ def run(pipeline):
         query.stop()
 
 
+def test_numbers_and_sums_that_are_no_decimals_are_counted(spark, here):
+    add(here / "in", *(json.dumps({"v": value, "t": 0}) for value in ("9e27", "9e27", "1e28", "x")))
+    add(here / "in", '{"t": 60000}')
+    sums = file_source(spark, here / "in", "sums").window(TumblingWindow.of(Time.seconds(10), "t")).sum("v")
+    _, skipped = run(sums.numeric("decimal").toDataStream().toJson(str(here / "out")))
+    assert skipped == {"window#2": 2}
+    (result,) = (json.loads(row[0]) for row in spark.read.text(str(here / "out")).select("value").collect())
+    assert result["v"] is None
+
+
 def test_two_sinks_share_one_query_that_reads_once(spark, here):
     source = here / "in"
     split = file_source(spark, source, "two").split(lambda r: "adult" if r["age"] >= 18 else "child")

@@ -289,6 +289,43 @@ def test_decimal_sums_do_not_depend_on_the_order(spark):
     )
 
 
+ONE_WINDOW = TumblingWindow.of(Time.minutes(1))
+WIDE = [at(1, k="a", v="9e27"), at(2, k="a", v="9e27"), at(3, k="b", v="-2e27")]
+"""The sum of two has more digits than a decimal."""
+
+
+@pytest.mark.parametrize(
+    "grouped",
+    [
+        lambda stream: stream.window(ONE_WINDOW).groupBy("k"),
+        pytest.param(
+            lambda stream: stream.window(ONE_WINDOW).groupBy("k").fireMode(2),
+            marks=pytest.mark.since_spark("4.1"),
+        ),
+    ],
+    ids=["spark", "own state"],
+)
+def test_a_sum_that_is_no_decimal_is_null_or_ends_the_query(spark, grouped):
+    def totals(mode, rows):
+        sums = grouped(stream(spark).onError(mode)).sum("v", "s").avg("v", "m").count("n").numeric("decimal")
+        found = sums.toDataStream().test([rows, [at(100, k="c")], []], batches=True)
+        return [row for row in table(found, "k", "s", "m", "n") if row[0] != "c"]
+
+    too_long = [at(4, k="b", v="1e28"), at(5, k="b", v="x")]
+    assert totals("skip", [*WIDE, *too_long]) == [("a", None, None, 2), ("b", -2 * 10**27, None, 2)]
+    with pytest.raises(Exception, match=r"window.*: [ms] has more digits than a decimal: .* null"):
+        totals("fail", WIDE)
+    with pytest.raises(Exception, match=r"window.*: v does not fit decimal\(38,10\)"):
+        totals("fail", too_long)
+
+
+@pytest.mark.parametrize("schema", ["k string, v double", "k string, v decimal(38,10)"])
+def test_a_typed_sum_that_is_no_decimal_is_null(spark, schema):
+    typed = source(spark).fromRocketmq("topic", "group", True, "127.0.0.1:1", schema=schema)
+    sums = typed.window(ONE_WINDOW).groupBy("k").sum("v").numeric("decimal").toDataStream()
+    assert table(sums.test(WIDE), "k", "v") == [("a", None), ("b", -2 * 10**27)]
+
+
 class Mean:
     """An accumulator of the newer API."""
 

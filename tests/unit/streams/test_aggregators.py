@@ -193,6 +193,15 @@ def test_decimals_keep_all_38_digits():
     assert added(folds.Average(0, 2), None) is None
 
 
+def test_what_is_longer_than_a_decimal_is_null_until_it_is_shorter_again():
+    largest = Decimal("9" * 28 + ".9999999999")
+    tiny = Decimal("0.0000000001")
+    assert added(folds.Sum(0, 10), largest) == largest
+    assert added(folds.Sum(0, 10), largest, tiny) is None
+    assert added(folds.Sum(0, 10), largest, tiny, -tiny) == largest
+    assert added(folds.Average(0, 14), Decimal(10) ** 24) is None
+
+
 @pytest.mark.parametrize(
     ("fold", "values", "result"),
     [

@@ -166,7 +166,11 @@ class WindowStream(ResultNames[S], WindowNames):
         return self._with(watermark_s=seconds)
 
     def numeric(self, kind: Numeric) -> Self:
-        """Compute sums and averages of texts as ``"double"``, or as ``"decimal"``, equal in every run."""
+        """Compute sums and averages of texts as ``"double"``, or as ``"decimal"``, equal in every run.
+
+        A decimal is less than 10^28 and an average of them less than 10^24. A larger number is a record with
+        an error; a larger result is null and counted, or fails the query with ``onError("fail")``.
+        """
         if kind not in choices_of(Numeric):
             raise PlanError(f"numeric is double or decimal, not {kind!r}", step="window")
         return self._with(numeric=kind)

@@ -19,14 +19,21 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import DataType, StringType
 
+from pyspark_rocketmq.streams.compile.decimals import DECIMAL, beyond_column, overflows, select_overflows
 from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_json
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS, Numeric
 from pyspark_rocketmq.streams.plan.nodes import Aggregate
 
-__all__ = ["Accumulator", "ClassicAccumulator", "aggregate_columns", "select_result", "to_number"]
+__all__ = [
+    "Accumulator",
+    "ClassicAccumulator",
+    "aggregate_columns",
+    "overflow_columns",
+    "select_result",
+    "to_number",
+]
 
-DECIMAL: Final = "decimal(38,10)"
 _LARGE_ERROR: Final = 0.01
 _COLLECTED: Final = "__records_"
 
@@ -65,6 +72,21 @@ def aggregate_columns(flow: Flow, aggregates: Iterable[Aggregate], numeric: Nume
     return [_expression(item, types, numeric).alias(_column_name(item)) for item in aggregates]
 
 
+def overflow_columns(flow: Flow, aggregates: Iterable[Aggregate], numeric: Numeric) -> list[Column]:
+    """Return the expressions that are true where such a result has too many digits."""
+    types = {field.name.lower(): field.dataType for field in flow.df.schema.fields}
+    return [
+        _overflow(item, types, numeric).alias(beyond_column(item.alias))
+        for item in select_overflows(flow, aggregates, numeric)
+    ]
+
+
+def _overflow(item: Aggregate, types: dict[str, DataType], numeric: Numeric) -> Column:
+    assert item.field is not None
+    number = to_number(column(item.field), types[item.field.lower()], numeric)
+    return (F.count(number) > 0) & _expression(item, types, numeric).isNull()
+
+
 def select_result(item: Aggregate) -> Column:
     """Return the final result. Functions of all records run now, once per group."""
     name = _column_name(item)
@@ -99,9 +121,9 @@ def _expression(  # noqa: C901, PLR0912 - a case for each kind
         case "count":
             return F.count(value)
         case "sum":
-            return F.sum(number)
+            return F.try_sum(number) if overflows(item, kind, numeric) else F.sum(number)
         case "avg":
-            return F.avg(number)
+            return F.try_avg(number) if overflows(item, kind, numeric) else F.avg(number)
         case "min":
             return _extreme(value, number, F.min, F.min_by) if isinstance(kind, StringType) else F.min(value)
         case "max":
@@ -133,7 +155,7 @@ def to_number(value: Column, kind: DataType, numeric: Numeric) -> Column:
     if isinstance(kind, StringType):
         return value.try_cast(DECIMAL if numeric == "decimal" else "double")
     if numeric == "decimal" and kind.simpleString() in {"double", "float"}:
-        return value.cast(DECIMAL)
+        return value.try_cast(DECIMAL)
     return value
 
 

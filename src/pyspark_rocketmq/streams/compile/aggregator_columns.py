@@ -14,6 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DataType,
     DecimalType,
     MapType,
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile import aggregators as folds
 from pyspark_rocketmq.streams.compile.aggregates import Accumulator, aggregate_columns, to_number
+from pyspark_rocketmq.streams.compile.decimals import beyond_column, overflows
 from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, describe_error
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS, AggregateKind, Numeric
@@ -57,6 +59,7 @@ class Folded:
     folds: list[folds.Fold] = field(default_factory=list)
     aliases: list[str] = field(default_factory=list)
     user: list[bool] = field(default_factory=list)
+    overflowing: list[int] = field(default_factory=list)
     _places: dict[tuple[_InputKind, str | None], int] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -67,6 +70,7 @@ class Folded:
             "aliases": self.aliases,
             "user": self.user,
             "outputs": self.outputs,
+            "overflowing": self.overflowing,
             "_places": self._places,
         }
 
@@ -94,12 +98,19 @@ class Folded:
         self.time_input()
         return self.input("text", None, F.col(VALUE))
 
+    @property
+    def fields(self) -> list[StructField]:
+        """The results, and for each that can have too many digits whether it has."""
+        beyond = [StructField(beyond_column(self.aliases[at]), BooleanType()) for at in self.overflowing]
+        return [*self.outputs, *beyond]
+
     def select_results(self) -> list[Column]:
         """Return the final results."""
-        return [
+        results = [
             (F.try_parse_json(field.name) if is_user else F.col(field.name)).alias(alias)
             for field, alias, is_user in zip(self.outputs, self.aliases, self.user, strict=True)
         ]
+        return [*results, *(column(field.name) for field in self.fields[len(results) :])]
 
     # --- in the workers -----------------------------------------------------------------------
 
@@ -118,8 +129,10 @@ class Folded:
                 states[at] = fold.add(states[at], row)
 
     def results(self, states: list[Any]) -> list[Any]:
-        """Return the results so far."""
-        return [fold.result(state) for fold, state in zip(self.folds, states, strict=True)]
+        """Return the results so far, and which of them are null because they have too many digits."""
+        found = [fold.result(state) for fold, state in zip(self.folds, states, strict=True)]
+        beyond = [found[at] is None and states[at] != self.folds[at].empty() for at in self.overflowing]
+        return [*found, *beyond]
 
     def describe(self, states: list[Any]) -> dict[str, Any]:
         """Return the results by name, for readers of the state.
@@ -172,6 +185,8 @@ def fold_groups(
         made.outputs.append(StructField(name, StringType() if of_user else native.dataType))
         made.aliases.append(item.alias)
         made.user.append(of_user)
+        if item.field is not None and overflows(item, inputs[item.field.lower()], numeric):
+            made.overflowing.append(len(made.folds))
         made.folds.append(_fold(made, item, types=inputs, result=native.dataType, numeric=numeric, step=step))
     return made
 

@@ -36,8 +36,11 @@ __all__ = [
 
 Row = tuple[Any, ...]
 
-_EXACT: Final = decimal.Context(prec=76, rounding=decimal.ROUND_HALF_UP)
-"""Enough digits for the sum of any number of Spark decimals, which have at most 38."""
+_DIGITS: Final = 38
+"""As many as a Spark decimal has at most."""
+
+_EXACT: Final = decimal.Context(prec=2 * _DIGITS, rounding=decimal.ROUND_HALF_UP)
+"""Enough digits for the sum of any number of Spark decimals."""
 
 
 class Fold(ABC):
@@ -87,7 +90,7 @@ class Count(Fold):
 
 @dataclass(frozen=True, slots=True)
 class Sum(Fold):
-    """A sum of numbers. Sums of decimals have ``scale`` decimal places."""
+    """A sum of numbers. Sums of decimals have ``scale`` decimal places, and are null beyond 38 digits."""
 
     at: int
     scale: int | None = None
@@ -362,7 +365,8 @@ class ClassicUser(Fold):
 def _round(value: Any, scale: int | None) -> Any:
     if value is None or scale is None:
         return value
-    return _EXACT.quantize(value, decimal.Decimal(1).scaleb(-scale))
+    found = _EXACT.quantize(value, decimal.Decimal(1).scaleb(-scale))
+    return found if len(found.as_tuple().digits) <= _DIGITS else None
 
 
 def _same(value: Any) -> Any:

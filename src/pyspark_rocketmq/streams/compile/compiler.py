@@ -23,7 +23,8 @@ from pyspark_rocketmq.streams.compile.windows import (
     take_time_field,
 )
 from pyspark_rocketmq.streams.connectors.base import read_source
-from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column, parse_schema
+from pyspark_rocketmq.streams.frame.error_handling import Guard
+from pyspark_rocketmq.streams.frame.flow import Flow, column, parse_schema
 from pyspark_rocketmq.streams.frame.python_steps import BODY, ERROR, TAG, PythonSteps, Step, to_json
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, Analysis, analyze

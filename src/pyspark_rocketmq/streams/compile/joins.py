@@ -10,7 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DataType, IntegralType, NumericType, StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
+from pyspark_rocketmq.streams.frame.error_handling import Guard
+from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import (
     ADVICE,
     BEAT,

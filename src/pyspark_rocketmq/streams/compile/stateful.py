@@ -34,8 +34,9 @@ from pyspark.sql.types import (
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.task_client import spare_collections
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_groups
+from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.extras import require_state
-from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
+from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import (
     ADVICE,
     BEAT,
@@ -138,7 +139,7 @@ def aggregate_incrementally(flow: Flow, node: p.Group) -> Flow:
     df = _drop_beats(flow).select(
         F.unix_micros(TIME).alias(_AT), pack_key(flow, node.keys).alias(_KEY), *results.inputs
     )
-    schema = StructType([StructField(_AT, LongType()), StructField(_KEY, StringType()), *results.outputs])
+    schema = StructType([StructField(_AT, LongType()), StructField(_KEY, StringType()), *results.fields])
     df = df.groupBy(_KEY).transformWithState(GrowingGroups(results), schema, "append", "none")
     df = df.select(
         F.timestamp_micros(_AT).alias(TIME), *unpack_key(flow, node.keys, _KEY), *results.select_results()
@@ -152,7 +153,7 @@ class GrowingGroups(StatefulProcessor):
 
     def __init__(self, results: Folded) -> None:
         self._results = results
-        self._row = Row(_AT, _KEY, *(field.name for field in results.outputs))
+        self._row = Row(_AT, _KEY, *(field.name for field in results.fields))
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""

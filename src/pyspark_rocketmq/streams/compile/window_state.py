@@ -110,7 +110,7 @@ def emit_windows(flow: Flow, node: p.Windowed, window: Column) -> Flow:
             StructField(KEY, StringType()),
             StructField(FIRE, LongType()),
             StructField(NUMBER, IntegerType()),
-            *results.outputs,
+            *results.fields,
         ]
     )
     processor = FiredWindows(schedule, results)
@@ -157,7 +157,7 @@ class FiredWindows(StatefulProcessor):
     def __init__(self, schedule: Schedule, results: Folded) -> None:
         self._schedule = schedule
         self._results = results
-        self._row = Row(UNTIL, KEY, FIRE, NUMBER, *(field.name for field in results.outputs))
+        self._row = Row(UNTIL, KEY, FIRE, NUMBER, *(field.name for field in results.fields))
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""

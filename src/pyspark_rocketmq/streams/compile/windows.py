@@ -10,10 +10,17 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DateType, IntegralType, NumericType, StringType, TimestampType
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, select_result
+from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, overflow_columns, select_result
+from pyspark_rocketmq.streams.compile.decimals import (
+    beyond_column,
+    select_overflows,
+    without_overflow,
+    without_too_long,
+)
 from pyspark_rocketmq.streams.compile.stateful import aggregate_incrementally
 from pyspark_rocketmq.streams.compile.window_state import emit_windows, make_schedule
-from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, WINDOW_ID, Flow, Guard, column, window_id
+from pyspark_rocketmq.streams.frame.error_handling import Guard
+from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, WINDOW_ID, Flow, column, window_id
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, FIRST_MS, LAST_MS, TAG, TIME, WINDOW
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
@@ -58,6 +65,8 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     flow = _parse_inputs(flow, node.keys, node.aggregates, guard, node)
     if node.window.time_field is not None:
         flow = take_time_field(flow, node.window.time_field, guard, node)
+    flow = without_too_long(flow, node.aggregates, node.numeric, guard, node)
+    overflowing = select_overflows(flow, node.aggregates, node.numeric)
     if streaming and isinstance(node.window, SessionWindow) and node.firing.updates:
         raise PlanError("session windows emit no results before their end", step=node.name)
     if collects:
@@ -67,10 +76,11 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     flow = flow.with_watermark(node.watermark_s).without_beats()
     df, window = _assign_windows(flow, node, first=first)
     if node.firing.stateful and flow.df.isStreaming:  # bounded: one result in every mode
-        return _filter_results(emit_windows(replace(flow, df=df), node, window), node.having)
-    expressions = aggregate_columns(flow, node.aggregates, node.numeric)
-    df = df.groupBy(window, *(column(key) for key in node.keys)).agg(*expressions)
+        made = without_overflow(emit_windows(replace(flow, df=df), node, window), overflowing, guard, node)
+        return _filter_results(made, node.having)
+    df = df.groupBy(window, *map(column, node.keys)).agg(*_results_of(flow, node))
     results = [select_result(item) for item in node.aggregates]
+    results += [column(beyond_column(item.alias)) for item in overflowing]
     end = F.col(f"{WINDOW}.end")
     fire = end + F.expr(f"INTERVAL {int(node.watermark_s * 1000)} MILLISECONDS")
     times = [F.col(f"{WINDOW}.start"), end, fire]
@@ -96,24 +106,34 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
         updates=node.firing.updates,
         identity=(*node.keys, WINDOW_ID),
     )
-    return _filter_results(made, node.having)
+    return _filter_results(without_overflow(made, overflowing, guard, node), node.having)
+
+
+def _results_of(flow: Flow, node: p.Windowed | p.Group) -> list[Column]:
+    return [
+        *aggregate_columns(flow, node.aggregates, node.numeric),
+        *overflow_columns(flow, node.aggregates, node.numeric),
+    ]
 
 
 def aggregate_groups(flow: Flow, node: p.Group, guard: Guard) -> Flow:
     """Return the results of groups without a window, again at each change."""
     flow = _parse_inputs(flow, node.keys, node.aggregates, guard, node)
+    flow = without_too_long(flow, node.aggregates, node.numeric, guard, node)
+    overflowing = select_overflows(flow, node.aggregates, node.numeric)
     if any(item.kind in OVER_RECORDS for item in node.aggregates):
         flow = flow.with_text()
     if flow.beats:
         flow = replace(flow, df=flow.df.where(~F.col(BEAT)).drop(BEAT), beats=False)
     if node.incremental and flow.df.isStreaming:
-        return aggregate_incrementally(flow, node)
-    expressions = aggregate_columns(flow, node.aggregates, node.numeric)
-    df = flow.df.groupBy(*(column(key) for key in node.keys)).agg(*expressions, F.max(TIME).alias(TIME))
+        return without_overflow(aggregate_incrementally(flow, node), overflowing, guard, node)
+    df = flow.df.groupBy(*map(column, node.keys)).agg(*_results_of(flow, node), F.max(TIME).alias(TIME))
     results = [select_result(item) for item in node.aggregates]
+    results += [column(beyond_column(item.alias)) for item in overflowing]
     df = df.select(TIME, *(column(key) for key in node.keys), *results)
     names = (*node.keys, *(item.alias for item in node.aggregates))
-    return Flow(df=df, shape=Shape.COLUMNS, columns=names, updates=True, identity=node.keys)
+    made = Flow(df=df, shape=Shape.COLUMNS, columns=names, updates=True, identity=node.keys)
+    return without_overflow(made, overflowing, guard, node)
 
 
 def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flow:

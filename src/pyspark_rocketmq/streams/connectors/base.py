@@ -18,7 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.spark.boundary import called_for_batches
-from pyspark_rocketmq.streams.frame.flow import Flow, Guard, column
+from pyspark_rocketmq.streams.frame.error_handling import Guard
+from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import VALUE
 from pyspark_rocketmq.streams.plan.analysis import WATERMARKED, Analysis
 from pyspark_rocketmq.streams.plan.nodes import Plan, Shape, Sink, Source

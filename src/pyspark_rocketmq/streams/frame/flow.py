@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -22,13 +22,13 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.frame.python_steps import ADVICE, BEAT, BODY, ERROR, TAG, TIME, VALUE, WINDOW
-from pyspark_rocketmq.streams.plan.choices import OnError
+from pyspark_rocketmq.streams.frame.error_handling import Guard
+from pyspark_rocketmq.streams.frame.python_steps import BEAT, BODY, ERROR, TAG, TIME, VALUE, WINDOW
 from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
 from pyspark_rocketmq.streams.plan.nodes import Node, Schema, Shape
 
-__all__ = ["TIME_FORMAT", "WINDOW_ID", "Flow", "Guard", "column", "parse_schema", "window_id"]
+__all__ = ["TIME_FORMAT", "WINDOW_ID", "Flow", "column", "parse_schema", "window_id"]
 
 TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
 """The time format of results, as in RocketMQ Streams."""
@@ -63,45 +63,6 @@ def window_id(start: Column) -> Column:
     is_exact = F.try_to_timestamp(shown, F.lit(_ID_FORMAT)) == start
     exact = F.date_format(start, f"{_ID_FORMAT}.SSSSSSXXX")
     return F.when(is_exact, shown).otherwise(exact).alias(WINDOW_ID)
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """The handling of records with an error.
-
-    Parameters
-    ----------
-    mode : OnError
-    found : list of DataFrame
-        The records with an error, per step: their text and the cause.
-    """
-
-    mode: OnError
-    found: list[DataFrame] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-
-    def without_errors(self, df: DataFrame, error: Column, step: Node) -> DataFrame:
-        """Return the rows without an error. The others are counted, or fail the query.
-
-        The count is an observed metric of the query, under the step's name. It also keeps Spark from
-        computing the step twice, because Spark pushes nothing below it.
-        """
-        text = F.concat(F.lit(f"{step.name}: "), error)
-        counted = df.observe(self._metric(step.name), F.count_if(error.isNotNull()).alias("skipped"))
-        if self.mode == "fail":
-            failing = F.raise_error(F.concat(text, F.lit(f": {ADVICE}"))).cast("boolean")
-            return counted.where(F.when(error.isNotNull(), failing).otherwise(F.lit(True)))
-        if VALUE in df.columns:
-            self.found.append(
-                df.where(error.isNotNull()).select(F.col(VALUE).alias("body"), text.alias("cause"))
-            )
-        return counted.where(error.isNull())
-
-    def _metric(self, step: str) -> str:
-        """Return a metric name that is unique in the query. The part after ``/`` only makes it unique."""
-        self.names.append(step)
-        times = self.names.count(step)
-        return step if times == 1 else f"{step}/{times}"
 
 
 @dataclass(frozen=True, slots=True)

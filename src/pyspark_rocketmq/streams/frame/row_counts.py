@@ -135,7 +135,8 @@ class RunCounts(StreamingQueryListener):
 def skipped_rows(query: StreamingQuery) -> dict[str, int]:
     """Return the number of records that each step has skipped since this run of the job started.
 
-    Steps are named as in ``explain()``.
+    Results that are null because they have more digits than a decimal count too, in each batch. Steps are
+    named as in ``explain()``.
 
     Raises
     ------

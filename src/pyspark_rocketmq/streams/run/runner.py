@@ -22,7 +22,7 @@ from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporar
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
 from pyspark_rocketmq.streams.connectors.base import SourceConnector
-from pyspark_rocketmq.streams.frame.flow import Guard
+from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends

@@ -14,7 +14,8 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.boundary import called_for_batches
 from pyspark_rocketmq.streams.compile.compiler import Compiler
 from pyspark_rocketmq.streams.connectors.base import sink_of
-from pyspark_rocketmq.streams.frame.flow import Flow, Guard
+from pyspark_rocketmq.streams.frame.error_handling import Guard
+from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import BEAT
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.nodes import Shape
