@@ -8,13 +8,16 @@ import math
 import pickle
 from collections import Counter
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import DecimalType, StructField
 from tests.support.examples import examples
 
 from pyspark_rocketmq.streams.compile import aggregators as folds
+from pyspark_rocketmq.streams.compile.aggregator_columns import Folded
 from pyspark_rocketmq.streams.compile.hyperloglog import Sketch
 
 TEXTS = st.one_of(st.none(), st.sampled_from(["5", "12", "7.5", "100", "b", "a", "ab", "-3", ""]))
@@ -251,6 +254,41 @@ def test_values_that_are_not_numbers_come_last_and_are_compared_as_texts():
             for row in rows:
                 state = fold.add(state, row)
             assert fold.result(state) == result
+
+
+def test_records_reach_a_users_function_by_time_and_text_and_other_results_as_they_are():
+    made = Folded(2, folds=[folds.Reduce(joined, 4), folds.Sum(2)], aliases=["r", "s"], user=[True, False])
+    for kind in ("number", "time", "text"):
+        made.input(kind, None, SimpleNamespace(alias=str))
+    states = made.empty()
+    rows = [(0, 0, 1.0, 2, '{"v": "b"}'), (0, 0, 2.0, 1, '{"v": "c"}'), (0, 0, 4.0, 1, '{"v": "a"}')]
+    made.add(states, iter(rows))
+    assert made.results(states) == ['{"v": "a+c+b"}', 7.0]
+
+
+def test_the_state_shows_the_error_of_a_function_that_has_no_result_yet():
+    made = Folded(2, folds=[folds.ClassicUser(Listed(), 2)], aliases=["r"], user=[True])
+    assert made.describe([None]) == {"r": "null"}
+    made = Folded(2, folds=[folds.Count(None), folds.Average(2)], aliases=["n", "m"], user=[False] * 2)
+    assert made.describe([3, ("text", 1)])["n"] == 3
+    assert made.describe([3, ("text", 1)])["m"].startswith("TypeError: unsupported operand")
+
+
+def test_a_result_that_is_too_long_is_told_from_one_without_values():
+    columns = [StructField(name, DecimalType(38, 10)) for name in ("r0", "r1", "r2")]
+    sums = [folds.Sum(0, 10), folds.Count(None), folds.Average(0, 14)]
+    made = Folded(0, outputs=columns, folds=sums, aliases=["s", "n", "m"], overflowing=[0, 2])
+    assert [field.name for field in made.fields] == ["r0", "r1", "r2", "__beyond_s", "__beyond_m"]
+    largest = Decimal("9" * 28)
+    for values, (*results, of_sum, of_average) in {
+        (None,): [None, 1, None, False, False],
+        (Decimal(1),): [1, 1, 1, False, False],
+        (largest,): [largest, 1, None, False, True],
+        (largest, largest): [None, 2, None, True, True],
+    }.items():
+        states = made.empty()
+        made.add(states, iter((value,) for value in values))
+        assert made.results(states) == [*results, of_sum, of_average]
 
 
 class Plain:

@@ -85,8 +85,6 @@ def _sigma(x: float) -> float:
 
 
 def _tau(x: float) -> float:
-    if x in {0, 1}:
-        return 0.0
     y, z = 1.0, 1 - x
     while True:
         x, before = math.sqrt(x), z
