@@ -7,10 +7,12 @@ from datetime import date
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql.types import LongType, StructField
 
 from pyspark_rocketmq.streams import StreamBuilder
 from pyspark_rocketmq.streams.compile import stateful, window_state
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded
+from pyspark_rocketmq.streams.compile.aggregators import Count, Sum
 from pyspark_rocketmq.streams.compile.stateful import GrowingGroups, LatestPairs
 from pyspark_rocketmq.streams.compile.window_state import FiredWindows
 from pyspark_rocketmq.streams.frame.python_steps import ERROR, VALUE
@@ -93,6 +95,44 @@ def test_a_value_is_sent_as_its_function_made_it():
     processor = processor_of(lambda left, right: {left: date(2030, 1, 31)}, outer=True)
     (row,) = processor.handleInputRows(("key",), iter([("key", 7, 0, '"é"')]), None)
     assert row.asDict() == {"__at": 7, VALUE: '{"é": "2030-01-31"}', ERROR: None}
+
+
+STATES = {
+    "pairs": [("left", "struct<value:string>"), ("right", "struct<value:string>")],
+    "groups": [("groups", "struct<folds:binary,results:string>")],
+    "windows": [
+        ("windows", "struct<fires:int,final:boolean,changed:boolean,folds:binary,results:string>"),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_the_state_has_the_names_that_are_in_checkpoints(kind):
+    opened = []
+    results = Folded(2)
+    processor = {
+        "pairs": lambda: processor_of(lambda left, right: [left, right]),
+        "groups": lambda: GrowingGroups(results),
+        "windows": lambda: FiredWindows(None, results),
+    }[kind]()
+    processor.init(
+        SimpleNamespace(getValueState=lambda name, schema: opened.append((name, schema.simpleString())))
+    )
+    assert opened == STATES[kind]
+
+
+def test_a_group_grows_from_batch_to_batch():
+    results = Folded(2, folds=[Count(None), Sum(2)], aliases=["c", "s"], user=[False] * 2)
+    results.outputs += [StructField(name, LongType()) for name in ("c", "s")]
+    processor, stored = GrowingGroups(results), {}
+    state = SimpleNamespace(
+        get=lambda: stored.get("state"), update=lambda value: stored.__setitem__("state", value)
+    )
+    processor.init(SimpleNamespace(getValueState=lambda name, schema: state))
+    for rows, row in [([(3, "a", 1), (2, "a", 4)], (3, "a", 2, 5)), ([(1, "a", 2)], (1, "a", 3, 7))]:
+        (found,) = processor.handleInputRows(("a",), iter(rows), None)
+        assert found.asDict() == dict(zip(("__at", "__key", "c", "s"), row, strict=True))
+    assert stored["state"][1] == '{"c": 3, "s": 7}'
 
 
 @pytest.mark.parametrize("kind", ["pairs", "groups", "windows"])
