@@ -8,7 +8,15 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from pyspark_rocketmq.streams.frame.python_steps import ADVICE, PythonSteps, Step, to_json, to_text
+from pyspark_rocketmq.streams.frame.python_steps import (
+    ADVICE,
+    FIRST_MS,
+    LAST_MS,
+    PythonSteps,
+    Step,
+    to_json,
+    to_text,
+)
 
 
 def batch(*texts, beats=()):
@@ -25,7 +33,7 @@ def steps(*given, text=False, keeps=False, strict=False):
 
 
 def test_steps_follow_each_other():
-    run = steps(("map", lambda v: v + 1), ("filter", lambda v: v > 2), ("flatMap", lambda v: [v, "é"]))
+    run = steps(("map", lambda v: v + 1), ("filter", lambda v: v > 2), ("flatMap", lambda v: [v, None, "é"]))
     assert run.apply(batch("1", "2")).column("__value").to_pylist() == ["3", '"é"']
     (found,) = steps(("map", lambda v: v or None))(iter([batch("0", "2")]))
     assert found.column("__value").to_pylist() == ["2"], "None is no record"
@@ -116,6 +124,13 @@ def test_each_record_a_function_makes_keeps_its_time_label_and_place():
     assert found.column("__beat").to_pylist() == [False] * 3
 
 
+@pytest.mark.parametrize("milliseconds", [FIRST_MS, LAST_MS])
+def test_the_first_and_the_last_time_are_times(milliseconds):
+    found = steps(("time", lambda v: milliseconds)).apply(batch("1"))
+    assert found.column("__error").to_pylist() == [None]
+    assert found.column("__time").cast(pa.int64()).to_pylist() == [milliseconds * 1_000]
+
+
 def test_a_time_has_microseconds():
     moment = datetime.datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=datetime.UTC)
     found = steps(("time", lambda v: moment)).apply(batch("1"))
@@ -138,6 +153,9 @@ def test_labels_and_times_that_no_step_changes_stay(zone):
     given = given.append_column("__tag", pa.array(["a", None]))
     found = steps(("map", lambda v: v)).apply(given)
     assert found.column("__tag").to_pylist() == ["a", None]
+    for kind in ("label", "key"):
+        labeled = steps((kind, lambda v: f"label {v}")).apply(given)
+        assert labeled.column("__tag").to_pylist() == ["label 1", "label 2"]
     late = steps(("time", lambda v: v if v > 1 else 1 / 0)).apply(given)
     assert late.column("__time").cast(pa.int64()).to_pylist() == [7, 2_000]
     assert late.schema.field("__time").type == pa.timestamp("us", tz=zone)
@@ -146,7 +164,7 @@ def test_labels_and_times_that_no_step_changes_stay(zone):
 @pytest.mark.parametrize("made", ["é", "é".encode(), bytearray("é".encode())])
 def test_a_serializer_makes_bodies_and_any_function_may_look_at_records(made):
     seen = []
-    run = steps(("forEach", seen.append), ("serialize", lambda v: made), keeps=True)
+    run = steps(("forEach", seen.append), ("serialize", {1: made}.get), keeps=True)
     found = run.apply(batch("1", None, beats=[1]))
     assert seen == [1]
     assert found.column("__body").to_pylist() == ["é".encode(), None]
@@ -156,7 +174,9 @@ def test_a_serializer_makes_bodies_and_any_function_may_look_at_records(made):
 
 
 def test_columns_without_any_value_have_their_types():
-    found = steps(("filter", lambda v: False)).apply(batch("1"))
+    none = ("filter", lambda v: False)
+    assert steps(none, ("serialize", str)).apply(batch("1")).schema.field("__body").type == pa.binary()
+    found = steps(none).apply(batch("1"))
     types = {name: found.schema.field(name).type for name in ("__value", "__tag", "__error")}
     assert types == dict.fromkeys(types, pa.string())
 
@@ -166,4 +186,5 @@ def test_values_that_json_does_not_have_are_texts():
     assert to_json({"d": datetime.date(2030, 1, 2), "é": decimal.Decimal("1.50")}) == (
         '{"d": "2030-01-02", "é": "1.50"}'
     )
+    assert to_json(["\ud83d", datetime.date(2030, 1, 2)]) == '["\\ud83d", "2030-01-02"]'
     assert [to_text(value) for value in ("a", b"b", 1, None)] == ["a", "b", "1", "null"]

@@ -19,7 +19,7 @@ def batch(number: int, skipped: int) -> SimpleNamespace:
     )
 
 
-def windows(number: int, ends: dict[int, int] | None, watermark: str | None = None) -> SimpleNamespace:
+def windows(number: int, ends: dict[float, int] | None, watermark: str | None = None) -> SimpleNamespace:
     """Return a batch with rows by the end of their window (s), and its watermark when it began."""
     rows = None if ends is None else [Row(x=end * 1e6, y=float(count)) for end, count in ends.items()]
     found = batch(number, 0)
@@ -32,7 +32,8 @@ def windows(number: int, ends: dict[int, int] | None, watermark: str | None = No
 def test_rows_of_windows_that_the_batch_before_closed_are_late():
     found = RunCounts("run", lambda _: 1 // 0)
     at_10_s = "1970-01-01T00:00:10.000Z"
-    for number, ends in enumerate([{5: 3, 20: 1}, {10: 2, 11: 7}, {9: 4, 10: 1, 30: 5}, None]):
+    batches = [{5: 3, 20: 1}, {0.001: 2, 10: 2, 11: 7}, {9: 4, 10: 1, 10.001: 3, 30: 5}, None]
+    for number, ends in enumerate(batches):
         found.onQueryProgress(SimpleNamespace(progress=windows(number, ends, at_10_s if number else None)))
     assert found.late() == 4 + 1, "the first batch closes no window, the second one's watermark came with it"
     other = windows(9, {1: 100}, at_10_s)
@@ -53,12 +54,12 @@ def test_reports_that_a_listener_has_not_received_settle_each_other():
 def test_a_watermark_that_was_not_reported_is_looked_up():
     asked: list[int] = []
     found = RunCounts("run", lambda number: asked.append(number) or 20_000)
-    found.add(windows(7, {20: 2, 21: 3}))
-    found.add(windows(7, {20: 2, 21: 3}))
+    found.add(windows(7, {20: 2, 20.001: 3}))
+    found.add(windows(7, {20: 2, 20.001: 3}))
     assert (found.late(), asked) == (2, [6])
     assert (found.late(), asked) == (2, [6])
     found = RunCounts("run", lambda number: 1 // 0)
-    found.add(windows(0, {-5: 2}))
+    found.add(windows(0, {-5: 2, 0.001: 1}))
     assert found.late() == 2
 
 

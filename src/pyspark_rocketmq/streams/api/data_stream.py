@@ -75,7 +75,7 @@ class DataStream(StreamOutput, DataStreamNames):
         return self._next(p.ColumnsMap(name=name, input=self._node, columns=dict(columns), fields=fields))
 
     def flatMap(self, function: Callable[[Any], Any], schema: Schema = None) -> DataStream:
-        """Map each record to any number of records."""
+        """Map each record to any number of records. None among them is no record."""
         return self._apply("flatMap", function, schema)
 
     def filter(self, condition: Callable[[Any], Any] | Column | str) -> DataStream:

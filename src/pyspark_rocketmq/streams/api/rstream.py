@@ -45,7 +45,7 @@ class RStream(StreamOutput):
         return RStream(self._job, self._apply("map", mapperAction))
 
     def flatMap(self, mapper: Selector) -> RStream:
-        """Map each value to any number of values."""
+        """Map each value to any number of values. None among them is no value."""
         return RStream(self._job, self._apply("flatMap", mapper))
 
     def filter(self, predictor: Selector) -> RStream:

@@ -168,7 +168,7 @@ class PythonSteps:
                 rows = [after for row in rows for after in _apply(step, row)]
             if not self._keeps_value:
                 for row in rows:
-                    row.text = None if row.value is None else to_json(row.value)
+                    row.text = to_json(row.value)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             return [self._mark_failed(index, text, name, error)]
         return rows
@@ -193,7 +193,9 @@ def _apply(step: Step, row: _Row) -> Iterable[_Row]:
             return [] if row.value is None else [row]
         case "flatMap":
             return [
-                _Row(row.index, item, time_us=row.time_us, tag=row.tag) for item in step.function(row.value)
+                _Row(row.index, item, time_us=row.time_us, tag=row.tag)
+                for item in step.function(row.value)
+                if item is not None
             ]
         case "filter":
             return [row] if step.function(row.value) else []
@@ -230,6 +232,6 @@ def _to_microseconds(moment: Any) -> int:
 
 
 def _replace_times(rows: list[_Row], before: pa.Array) -> pa.Array:
-    old = before.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    old = before.cast(pa.int64()).to_pylist()  # Spark's timestamps are microseconds
     new = [was if row.time_us is None else row.time_us for row, was in zip(rows, old, strict=True)]
-    return pa.array(new, pa.int64()).cast(pa.timestamp("us", tz="UTC")).cast(before.type)
+    return pa.array(new, before.type)
