@@ -31,6 +31,7 @@ def test_a_pair_is_one_value_with_the_time_of_its_window():
     assert first.column("__time").equals(TIMES.slice(0, 2))
     assert first.column("__value").to_pylist() == ['["ö", {"b": 2}]', "[1, null]"]
     assert first.column("__error").to_pylist() == [None, None]
+    assert first.schema.field("__error").type == pa.string()
     assert empty.schema == first.schema
     assert empty.num_rows == 0
 
