@@ -272,11 +272,22 @@ def test_results_that_change_and_another_window_are_two_jobs():
         again.explain()
 
 
-@pytest.mark.since_spark("4.1")
-def test_a_missing_library_is_named_with_its_extra(monkeypatch):
+def test_a_step_with_state_needs_its_release_and_library(monkeypatch):
+    asked = []
+    monkeypatch.setattr(extras, "FEATURES", SimpleNamespace(require=lambda *given: asked.append(given)))
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module == "google.protobuf")
+    extras.require_state("window#2")
+    assert asked == [("4.1", "window#2 keeps state in Python workers, which", "use that release")]
     monkeypatch.setattr(extras, "_is_installed", lambda module: False)
     with pytest.raises(PlanError, match=r"pip install \"pyspark-rocketmq\[state\]\".*window#2"):
         extras.require_state("window#2")
+
+
+@pytest.mark.parametrize("module", ["no_such_library", "no_such_package.library"])
+def test_a_missing_library_is_named_with_its_extra(module):
+    extras.require("json.decoder", "mqtt", "fromMqtt#1")
+    with pytest.raises(PlanError, match=r"pip install \"pyspark-rocketmq\[mqtt\]\".*fromMqtt#1"):
+        extras.require(module, "mqtt", "fromMqtt#1")
 
 
 @pytest.mark.parametrize(
