@@ -227,6 +227,14 @@ def test_one_batch_of_rows_is_enough_for_a_result_before_the_end():
     assert game.run([(1, 1)], [(12, 0)]) == [[], [], [(1, 1, 3)]]
 
 
+@pytest.mark.parametrize(
+    ("every_ms", "watermark", "due"),
+    [(5_000, -5_000, 0), (5_000, -1, 0), (5_000, 0, None), (3_000, 0, 1_000), (3_000, 4_000, None)],
+)
+def test_no_result_before_the_end_is_due_at_the_end_or_after_it(every_ms, watermark, due):
+    assert Schedule(SIZE, DELAY, mode=2, before_ms=every_ms).next_partial(SIZE, watermark) == due
+
+
 def windows():
     source = StreamBuilder.dataStream("tests", "t").fromRocketmq("topic", "group", True, "h:1")
     return source.window(TumblingWindow.of(Time.seconds(10))).count()
@@ -236,6 +244,8 @@ def test_the_plan_says_what_was_asked_for(capsys):
     stream = windows().fireMode(2).waterMark(5).toDataStream()
     assert "python  tumbling windows" in stream.explain()
     assert "fires at the end, late rows with all before" in capsys.readouterr().out
+    windows().fireMode(1).toDataStream().explain()
+    assert "fires at the end, late rows on their own" in capsys.readouterr().out
     native = windows().emitBeforeFire(Time.seconds(1)).toDataStream().explain()
     assert "native" in native.splitlines()[2]
     assert "every 1000 milliseconds before the end" in native
