@@ -5,49 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyspark.sql.streaming import StatefulProcessor
+from tests.unit.streams.small_pipelines import MINUTE, Last, Passed, grouped, processed, stream, typed
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
+from pyspark_rocketmq.streams import Time, TumblingWindow
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import analyze, check_ends
 from pyspark_rocketmq.streams.plan.nodes import Shape
-
-MINUTE = TumblingWindow.of(Time.minutes(1), "t")
-
-
-def stream(*, is_json=True):
-    return StreamBuilder.dataStream("tests", "analysis").fromRocketmq("topic", "group", is_json, "h:1")
-
-
-def grouped(name="grouped"):
-    return StreamBuilder(name).source("topic").keyBy(lambda value: value["k"])
-
-
-class Last:
-    """An accumulator."""
-
-    def addValue(self, value):
-        self.value = value
-
-    def result(self, context):  # noqa: ARG002
-        return self.value
-
-    def clone(self):
-        return Last()
-
-
-class Passed(StatefulProcessor):
-    """A processor that returns its rows."""
-
-    def init(self, handle):
-        pass
-
-    def handleInputRows(self, key, rows, timerValues):  # noqa: ARG002, N803
-        yield from rows
-
-    def close(self):
-        pass
 
 
 def analyzed(end):
@@ -128,15 +92,6 @@ def test_two_branches_need_the_fields_of_both():
     left.window(MINUTE).groupBy("k").count().toDataStream().toPrint()
     analysis, _ = analyzed(right)
     assert analysis.wanted(analysis.nodes[0]) == {"a", "b", "k", "t"}
-
-
-def typed():
-    source = StreamBuilder.dataStream("tests", "analysis")
-    return source.fromRocketmq("topic", "group", namesrvAddr="h:1", schema="k string, v int")
-
-
-def processed(time_mode="none"):
-    return typed().process("k", Passed(), "k string, v int", time_mode)
 
 
 def test_groups_and_processors_name_their_fields():
