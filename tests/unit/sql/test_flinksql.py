@@ -126,6 +126,15 @@ def test_the_hidden_column_is_in_no_result():
     )
 
 
+def test_what_has_no_hidden_column_is_not_asked_to_hide_it():
+    """``COUNT(* EXCEPT (…))`` of Spark's counts rows without a NULL only."""
+    joined = made(f"SELECT N.*, M.* FROM {TUMBLE} AS M JOIN names AS n ON m.k = n.k", names=Relation())
+    assert joined.text.startswith(f"SELECT N.*, M.* EXCEPT ({WINDOW}) FROM")
+    counted = f"SELECT COUNT(*) OVER (PARTITION BY k), (SELECT MAX(STRUCT(*)) FROM bid) FROM {TUMBLE}"
+    batch = translate(of(counted), {"bid": Relation()}).text
+    assert batch.startswith("SELECT COUNT(*) OVER (PARTITION BY k), (SELECT MAX(STRUCT(*)) FROM bid) FROM")
+
+
 def test_windows_are_joined_by_their_hidden_columns_too():
     side = f"(SELECT auction, window_start AS s, window_end AS e FROM {TUMBLE} {BY_WINDOW})"
     found = made(
@@ -386,6 +395,29 @@ def test_table_functions():
             f"SELECT b FROM\n {SESSION} GROUP BY window_start, window_end",
             (2, 2),
             "Spark has sessions for aggregations only",
+        ),
+        (f"SELECT 1 FROM {SESSION}", (1, 15), "Spark has sessions for aggregations only"),
+        *(
+            (f"SELECT 1 FROM TABLE({table}) GROUP BY window_start, window_end", place, "no fixed length")
+            for table, place in (
+                ("HOP(TABLE b, DESCRIPTOR(t), INTERVAL '1' MONTH, INTERVAL '9' DAY)", (1, 58)),
+                ("SESSION(TABLE b, DESCRIPTOR(t), INTERVAL '1' MONTH)", (1, 62)),
+            )
+        ),
+        *(
+            (CUMULATE.replace(f"'{number}'", "'x'").join(("SELECT * FROM ", "")), place, "x second is no")
+            for number, place in ((2, (1, 66)), (10, (1, 87)))
+        ),
+        (
+            f"SELECT * FROM {CUMULATE}".replace("'10' SECOND", "'10' SECOND, INTERVAL 'x' DAY"),
+            (1, 109),
+            "x day is no interval",
+        ),
+        ("SELECT 1 FROM bid GROUP BY TUMBLE(ts, INTERVAL '1' MONTH)", (1, 48), "no fixed length"),
+        (
+            "SELECT 1 FROM bid GROUP BY TUMBLE(ts, INTERVAL '1' DAY), SESSION(ts, INTERVAL '1' HOUR)",
+            (1, 58),
+            "a query groups by one window",
         ),
         (
             f"SELECT b FROM {SESSION} GROUP BY b, window_end",

@@ -33,7 +33,9 @@ def fill(form: str, arguments: list[exp.Expression]) -> exp.Expression:
             parent = cast("exp.Expression", column.parent)
             parent.set("expressions", [argument.copy() for argument in arguments])
         elif name == "_null":
-            column.replace(exp.Paren(this=exp.or_(*(argument.copy().is_(None) for argument in arguments))))
+            column.replace(
+                exp.Paren(this=exp.or_(*(argument.copy().is_(exp.null()) for argument in arguments)))
+            )
         elif name.startswith("_") and name[1:].isdigit():
             argument = arguments[int(name[1:]) - 1].copy()
             simple = isinstance(argument, exp.Column | exp.Literal | exp.Anonymous | exp.Paren)

@@ -88,7 +88,8 @@ def note_whole_call(node: exp.Anonymous) -> None:
 def note_whole_rounded(name: str, node: exp.Expression, arguments: list[exp.Expression]) -> None:
     """Note of a translated FLOOR and its kin that it is a whole number if its argument is noted as one."""
     if name in _ROUNDED:
-        _note_values(node.unnest(), [*arguments[:1]])
+        inner = node.this if isinstance(node, exp.Paren) else node
+        _note_values(inner, [*arguments[:1]])
 
 
 def note_whole_average(node: exp.Expression, arguments: list[exp.Expression]) -> None:

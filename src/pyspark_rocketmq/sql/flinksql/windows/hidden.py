@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.changes import RANK
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.flinksql.selects import hidden_column, keys_of_all_rows, window_part
 from pyspark_rocketmq.sql.statements import Query
@@ -71,12 +72,12 @@ def hide_windows(select: exp.Select, sources: Mapping[str, Relation], *, aggrega
     own = [item for item in select.expressions if item.alias == WINDOW]  # of group_windows
     if top:
         select.set("expressions", [item for item in select.expressions if item not in own])
-    for item in list(select.expressions):
-        for star in [item, *item.find_all(exp.Star)] if not aggregated or item.alias == RANK else []:
-            named = star.table.lower() if isinstance(star, exp.Column) else ""
-            if star.is_star and (named in windowed or (windowed and not named)):
-                inner = star.this if isinstance(star, exp.Column) else star
-                if isinstance(inner, exp.Star):
-                    inner.set("except_", [exp.to_identifier(WINDOW)])
+    shown = [item for item in select.expressions if not aggregated or item.alias == RANK]
+    for star in (star for item in shown for star in item.find_all(exp.Star)):
+        table = star.parent.table.lower() if isinstance(star.parent, exp.Column) else ""
+        is_count = isinstance(star.parent, exp.Anonymous) and called(star.parent) == "COUNT"
+        is_inner = star.find_ancestor(exp.Select) is not select
+        if (table in windowed if table else windowed) and not is_count and not is_inner:
+            star.set("except_", [exp.to_identifier(WINDOW)])
     if not top and not own and windowed:
         select.append("expressions", exp.alias_(hidden_column(windowed[0]), WINDOW))
