@@ -9,6 +9,7 @@ CREATE TABLE rates (k STRING, rate INT, since TIMESTAMP(3), PRIMARY KEY (k) NOT 
 CREATE TABLE log (k STRING, rate INT, since TIMESTAMP(3), PRIMARY KEY (k) NOT ENFORCED,
   WATERMARK FOR since AS since) WITH ('connector' = 'rocketmq', 'topic' = 'c', 'format' = 'canal-json');
 CREATE TABLE names (k STRING, name STRING) WITH ('connector' = 'filesystem', 'path' = '/n', 'format' = 'csv');
+CREATE TABLE shops (k STRING, name STRING) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:/s', 'table-name' = 's');
 
 CREATE VIEW minutes AS SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE));
 CREATE VIEW renamed (k, p, s, e) AS SELECT k, p, window_start, window_end
@@ -67,6 +68,9 @@ SELECT n, COUNT(*) AS ks, SUM(most) FILTER (WHERE most > 1) AS s FROM per_key AS
 SELECT c.n + 1, AVG(DISTINCT most) FROM per_key AS c GROUP BY c.n + 1 HAVING MIN(most) > 2;
 WITH c AS (SELECT * FROM per_key), d AS (SELECT n FROM c) SELECT n, COUNT(*) FROM d AS e GROUP BY 1;
 SELECT SUM(n) FROM counted;
+SELECT TUMBLE_END(ts, INTERVAL '1' HOUR) AS e, COUNT(*) AS n FROM bid GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)
+  HAVING COUNT(*) < 3;
+SELECT a.k, COUNT(*) AS n FROM bid AS b JOIN ask AS a ON a.k = b.k GROUP BY a.k HAVING COUNT(*) < 3;
 SELECT DISTINCT k, p FROM bid;
 SELECT DISTINCT n FROM per_key;
 SELECT k FROM bid UNION SELECT k FROM ask;
@@ -76,7 +80,13 @@ SELECT c.n, FLOOR(AVG(a.p)) AS f FROM per_key AS c JOIN ask AS a ON a.k = c.k GR
 -- The first rows of a key.
 SELECT * FROM ranked WHERE rn <= 3;
 SELECT k, p FROM ranked WHERE rn < 4 AND p > 0;
+SELECT k, rn AS place FROM ranked WHERE rn <= 3;
+SELECT k, p FROM ranked WHERE rn <= 2;
 SELECT k, ts FROM ranked WHERE rn = 1;
+SELECT UPPER(k) AS u, p FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY UPPER(k) ORDER BY p) AS rn FROM bid)
+  WHERE rn = 1;
+SELECT id, p FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY UPPER(k) ORDER BY p) AS rn FROM bid) WHERE rn = 1;
+SELECT p FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY 1 ORDER BY p) AS rn FROM bid) WHERE rn = 1;
 SELECT p, ts FROM ranked WHERE 1 >= rn;
 SELECT k, n, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY n ORDER BY most DESC NULLS LAST, k) AS rn
   FROM per_key) WHERE 3 >= rn;
@@ -86,7 +96,9 @@ SELECT x.k FROM (SELECT * FROM ranked WHERE rn <= 5) AS x WHERE x.p > 3;
 SELECT a.id, c.n FROM per_key AS c JOIN ask AS a ON c.k = a.k AND a.p > c.n;
 SELECT * FROM per_key AS c LEFT JOIN ask AS a ON c.k = a.k AND a.p = c.n;
 SELECT a.*, c.n FROM per_key AS c RIGHT JOIN ask AS a ON c.k = a.k WHERE c.n > 3;
-SELECT a.p, c.n FROM per_key AS c FULL JOIN minutes AS a ON a.k = c.k;
+SELECT b.id, c.n /* of the key */ FROM bid AS b, per_key AS c WHERE b.k = c.k AND c.n > b.p;
+SELECT c.n, s.name FROM per_key AS c JOIN shops AS s ON s.k = c.k WHERE c.n < 3;
+SELECT a.p, a.window_start, c.n FROM per_key AS c FULL JOIN minutes AS a ON a.k = c.k;
 SELECT b.p, c.n FROM bid AS b JOIN ask AS a ON a.id = b.id JOIN per_key AS c ON c.k = b.k;
 SELECT b.id, n.name FROM bid AS b JOIN names FOR SYSTEM_TIME AS OF b.now AS n ON n.k = b.k;
 SELECT b.id, r.rate FROM bid AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON r.k = b.k;

@@ -6,6 +6,7 @@ queries give in Spark is tested in ``tests/spark``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -51,7 +52,9 @@ def _described(made: Translated) -> str:
         if field.repr and getattr(made.rows, field.name) != getattr(plain, field.name)
     }
     lines += [made.text.strip(), ", ".join(f"{name}={_sorted(value)}" for name, value in known.items())]
-    return "".join(f"    {line}\n" for line in lines)
+    numbers: dict[str, str] = {}  # of the steps of this query
+    text = "".join(f"    {line}\n" for line in lines)
+    return re.sub(r"__state\d+", lambda name: numbers.setdefault(name[0], f"__state{len(numbers)}"), text)
 
 
 def _sorted(value: Any) -> Any:

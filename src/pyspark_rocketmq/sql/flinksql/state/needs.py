@@ -106,8 +106,6 @@ def drops_keys(outer: exp.Select, rank: exp.Alias) -> bool:
 def _returns(select: exp.Select, keys: Iterable[exp.Expression]) -> bool:
     """Whether a query returns all keys, by which its rows replace each other."""
     items = [item.unalias() for item in select.expressions]
-    if any(item.is_star for item in select.expressions):
-        return True
     names = {item.name.lower() for item in items if isinstance(item, exp.Column)}
     texts = {item.sql() for item in items}
     return all(
