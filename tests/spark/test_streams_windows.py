@@ -102,6 +102,8 @@ def test_a_record_with_an_impossible_time_does_not_stop_the_others(spark, schema
     counts = records.window(TumblingWindow.of(Time.minutes(1), "t")).groupBy("k").count("n").toDataStream()
     rows = counts.test([{"k": "a", "t": value} for value in [*bad, good]])
     assert table(rows, "k", "n", "start_time") == [("a", 1, "2021-09-15 10:00:00")]
+    with pytest.raises(Exception, match=r"window#2: no time in t|t is not"):
+        counts.onError("fail").test([{"k": "a", "t": bad[0]}])
 
 
 @pytest.mark.parametrize("schema", [None, "v double"])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -54,6 +58,50 @@ def test_values_are_texts_as_json_writes_them(tmp_path):
     )
     (found,) = reader.read(reader.partitions()[0])
     assert found.to_pylist() == [{"id": "1", "on": "true", "tags": '{"a": [null, "é"]}'}]
+
+
+@pytest.fixture
+def cities(tmp_path):
+    """The URL of a database with a table."""
+    with closing(sqlite3.connect(tmp_path / "cities.db")) as database:
+        database.execute("CREATE TABLE cities (id INTEGER, city TEXT, mayor TEXT)")
+        database.execute("INSERT INTO cities VALUES (1, 'Rom', NULL)")
+        database.commit()
+    return f"sqlite:///{tmp_path}/cities.db"
+
+
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [("cities", ("id", "city", "mayor")), ("SELECT city, mayor FROM cities", ("city", "mayor"))],
+)
+def test_a_table_or_query_of_a_database_is_read_as_texts(cities, query, columns):
+    table = DimensionTable.load(cities, query, 5, "dimJoin#1")
+    assert table == DimensionTable(cities, query, 5, columns)
+    schema = StructType([StructField(name, StringType()) for name in columns])
+    reader = DimensionSource({"origin.password": cities, "query": query, "refresh": "5"}).reader(schema)
+    (found,) = reader.read(reader.partitions()[0])
+    row = {"id": "1", "city": "Rom", "mayor": None}
+    assert found.to_pylist() == [{name: row[name] for name in columns}]
+    assert found.schema.field("mayor").type == pa.string()
+
+
+def test_a_cached_table_is_as_old_as_its_time(cities):
+    schema = StructType([StructField("id", StringType())])
+    (always, kept) = (
+        DimensionSource({"origin.password": cities, "query": "cities", "refresh": refresh}).reader(schema)
+        for refresh in ("0", "3600")
+    )
+    assert sum(batch.num_rows for batch in always.read(None)) == 1
+    with closing(sqlite3.connect(cities.removeprefix("sqlite:///"))) as database:
+        database.execute("DELETE FROM cities")
+        database.commit()
+    assert sum(batch.num_rows for batch in kept.read(None)) == 1
+    assert sum(batch.num_rows for batch in always.read(None)) == 0
+
+
+def test_a_table_that_a_database_does_not_have_is_an_error_of_the_step(cities):
+    with pytest.raises((OptionError, PlanError), match="the database does not answer: OperationalError"):
+        DimensionTable.load(cities, "rivers", 5, "dimJoin#1")
 
 
 def test_urls_of_jdbc_are_those_of_sqlalchemy():
