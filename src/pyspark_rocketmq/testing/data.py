@@ -212,7 +212,7 @@ class MockData:
             log.remove(from_offset, until_offset)
 
     def remove_index(self, queue: MessageQueue, from_offset: int, until_offset: int) -> None:
-        """Delete the entries of messages in their queue's index: nobody can read these any more."""
+        """Delete the entries of messages in their queue's index: these cannot be read any more."""
         with self._lock:
             self._log(queue).remove(from_offset, until_offset, index=True)
 

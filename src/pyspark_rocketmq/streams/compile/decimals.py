@@ -33,7 +33,7 @@ DECIMAL: Final = "decimal(38,10)"
 
 _DIGITS: Final = 38
 _MORE_DIGITS: Final = 10
-"""As many as Spark adds to the type of a sum: no group has so many rows that these are too few."""
+"""As many as Spark adds to the type of a sum: enough for 10^10 rows in a group."""
 
 _BEYOND: Final = "__beyond_"
 
