@@ -37,7 +37,7 @@ from pyspark_rocketmq.dstream.ranges import OffsetRanges
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import AtTimestamp, Earliest, MessageQueue, OffsetRange
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
-from pyspark_rocketmq.offsets.offset_lookup import fetch_available_ends, resolve_offsets
+from pyspark_rocketmq.offsets.offset_lookup import fetch_start_ends, resolve_offsets
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.offsets.queue_lookup import queues_and_brokers
 from pyspark_rocketmq.options import parse_direct_options
@@ -263,7 +263,7 @@ class _Driver:
         started_ms, policy = clock.now_ms(), self._stream._start
         require_commit_queues(client, by)
         wanted, brokers = queues_and_brokers(client, self._options, clock=clock)
-        ends = fetch_available_ends(client, wanted)
+        ends = fetch_start_ends(client, wanted)
         positions = resolve_offsets(client, policy, ends, self._options, start_time_ms=started_ms, ends=ends)
         positions, floor = first_positions(client, policy, positions, by, self._stream._group)
         self._stream._begun = positions

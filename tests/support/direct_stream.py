@@ -19,7 +19,7 @@ from pyspark_rocketmq.dstream.pace import pace_of
 from pyspark_rocketmq.dstream.ranges import OffsetRanges
 from pyspark_rocketmq.dstream.strategies import Strategy, start_policy
 from pyspark_rocketmq.model import Message
-from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, fetch_available_ends, resolve_offsets
+from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, fetch_start_ends, resolve_offsets
 from pyspark_rocketmq.options import parse_direct_options
 from pyspark_rocketmq.testing import MockCluster
 
@@ -57,7 +57,7 @@ class DirectStream:
         client, source, now_ms = self.client, self.source, SYSTEM_CLOCK.now_ms()
         require_commit_queues(client, self._by)
         queues = [queue for topic in source.topics for queue in client.read_queues(topic)]
-        ends = fetch_available_ends(client, queues)
+        ends = fetch_start_ends(client, queues)
         stored = client.committed_offsets(GROUP, ends)
         policy = start_policy(strategy, stored, force_special=force)
         positions = resolve_offsets(client, policy, ends, source, start_time_ms=now_ms, ends=ends)

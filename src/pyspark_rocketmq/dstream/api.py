@@ -38,7 +38,7 @@ from pyspark_rocketmq.model import MessageQueue, StartPolicy
 from pyspark_rocketmq.offsets.offset_lookup import (
     PlanningClient,
     check_filter,
-    fetch_available_ends,
+    fetch_start_ends,
     resolve_offsets,
 )
 from pyspark_rocketmq.offsets.queue_lookup import queues_and_brokers
@@ -172,7 +172,7 @@ class RocketMQUtils:
         try:
             require_commit_queues(client, by)
             wanted, brokers = queues_and_brokers(client, source, clock=SYSTEM_CLOCK)
-            queues = fetch_available_ends(client, wanted)
+            queues = fetch_start_ends(client, wanted)
             check_filter(client, queues, source)
             policy = _policy(client, strategy, source, force_special=forceSpecial)
             positions = resolve_offsets(

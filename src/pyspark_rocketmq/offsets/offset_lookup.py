@@ -38,12 +38,14 @@ __all__ = [
     "check_filter",
     "fetch_available_ends",
     "fetch_running_ends",
+    "fetch_start_ends",
     "find_late_begins",
     "find_moved_back",
     "find_shortened",
     "resolve_batch",
     "resolve_offsets",
     "wait_for_ends",
+    "whole_topics",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
@@ -162,6 +164,28 @@ def fetch_available_ends(client: PlanningClient, queues: Iterable[MessageQueue])
     return dict(ends.masters)
 
 
+def fetch_start_ends(client: PlanningClient, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """Return what `fetch_available_ends` does, for the queues that get the first positions of a query.
+
+    Raises
+    ------
+    RocketMQError
+        As `fetch_available_ends`.
+    """
+    queues = tuple(queues)
+    there = fetch_available_ends(client, queues)
+    return whole_topics(there, [queue for queue in queues if queue not in there])
+
+
+def whole_topics(ends: Mapping[MessageQueue, int], failed: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """Return the ends without those of a topic at a broker that answered for some of its queues only.
+
+    A queue that is known later than others of its topic and broker was created later (`discover`).
+    """
+    partly = {(queue.topic, queue.broker_name) for queue in failed if not queue.logical}
+    return {queue: end for queue, end in ends.items() if (queue.topic, queue.broker_name) not in partly}
+
+
 def fetch_running_ends(
     client: PlanningClient, options: SourceOptions, *, patience_ms: float | None = None
 ) -> Ends:
@@ -238,9 +262,10 @@ def find_late_begins(
     client: PlanningClient,
     policy: StartPolicy,
     known: Mapping[MessageQueue, int],
-    seen: Iterable[MessageQueue],
+    seen: Mapping[MessageQueue, int],
     options: SourceOptions,
     *,
+    missing: Iterable[MessageQueue],
     started_at_ms: int,
     brokers: Collection[str],
     first_topics: Callable[[str], bool],
@@ -251,8 +276,10 @@ def find_late_begins(
     ----------
     known : Mapping
         The stream's positions.
-    seen : iterable of MessageQueue
-        The queues that exist now.
+    seen : Mapping
+        The ends of the queues that answer now.
+    missing : iterable of MessageQueue
+        Other queues of the topics: others of their broker without a position wait for them.
     started_at_ms : int
         The time at which the stream's start was resolved.
     brokers : collection of str
@@ -260,7 +287,8 @@ def find_late_begins(
     first_topics : Callable
         Whether a topic was read at that time.
     """
-    found = discover(known, seen, brokers=brokers)
+    whole = whole_topics(seen, [queue for queue in missing if queue not in known])
+    found = discover(known, whole, brokers=brokers)
     if not found.new:
         return {}
     late = late_policy(policy, start_time_ms=started_at_ms, grown=found.grown)

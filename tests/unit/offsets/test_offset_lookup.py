@@ -25,12 +25,14 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     check_filter,
     fetch_available_ends,
     fetch_running_ends,
+    fetch_start_ends,
     find_late_begins,
     find_moved_back,
     find_shortened,
     resolve_batch,
     resolve_offsets,
     wait_for_ends,
+    whole_topics,
 )
 from pyspark_rocketmq.offsets.planning_client import Ends
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -236,10 +238,12 @@ def late(
     *,
     started_at_ms: int,
     seen: Sequence[MessageQueue] = (A0, A1, B0),
+    missing: Sequence[MessageQueue] = (),
 ) -> dict[MessageQueue, int]:
     """Return where queues begin that come to a query that read A0 of broker-a only."""
     return find_late_begins(
-        *(mq, policy, {A0: 3}, seen, options()),
+        *(mq, policy, {A0: 3}, mq.max_offsets(seen), options()),
+        missing=missing,
         started_at_ms=started_at_ms,
         brokers=frozenset({"broker-a"}),
         first_topics=lambda topic: topic == "other",
@@ -264,6 +268,17 @@ def test_a_grown_queue_begins_at_its_first_message_and_an_unknown_broker_at_the_
     mq.clock.now_s += 60
     mq.send(A1, B0)
     assert late(mq, Latest(), started_at_ms=began_ms) == {A1: 0, B0: 3}
+
+
+def test_queues_get_their_first_positions_together_with_the_others_of_their_broker(mq) -> None:
+    """Else the others would count as created later, and be read from their first message."""
+    refuse(mq, A1, error=BUSY)
+    assert fetch_start_ends(mq, [A0, A1, B0]) == {B0: 3}
+    logical = [MessageQueue("orders", "__syslo__global__", number) for number in range(2)]
+    assert whole_topics({logical[0]: 1}, [logical[1]]) == {logical[0]: 1}, "its owners are many"
+    b1, now_ms = MessageQueue("orders", "broker-b", 1), mq.clock.now_ms() + 1
+    assert late(mq, Latest(), started_at_ms=now_ms, missing=[b1]) == {A1: 0}
+    assert late(mq, Latest(), started_at_ms=now_ms, missing=[A0]) == {A1: 0, B0: 3}
 
 
 def test_a_queue_that_ends_before_its_position_is_data_loss(mq) -> None:

@@ -158,6 +158,7 @@ class DirectPlan:
             self.positions,
             ends.masters,
             options,
+            missing=ends.failed,
             started_at_ms=self.started_at_ms,
             brokers=self.brokers,
             first_topics=options.topics.__contains__,

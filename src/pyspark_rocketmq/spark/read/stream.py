@@ -24,6 +24,7 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     find_shortened,
     resolve_offsets,
     wait_for_ends,
+    whole_topics,
 )
 from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS
 from pyspark_rocketmq.offsets.queue_lookup import queues_and_brokers, wait_for_queues
@@ -300,6 +301,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             queues = self._visible(found)
             check_listed(self._policy, queues)
             there = self._frozen or fetch_available_ends(client, queues)
+            there = whole_topics(there, [queue for queue in found if queue not in there])
             offsets = resolve_offsets(
                 client, self._policy, there, self._options, start_time_ms=moment, ends=there
             )
@@ -374,12 +376,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if origin.started_at_ms is None:
             return moved
+        seen = {queue: ends.masters[queue] for queue in self._visible(ends.masters)}
         return moved | find_late_begins(
             self._open_client(),
             origin.start or self._policy,
             origin.offsets,
-            self._visible(ends.masters),
+            seen,
             self._options,
+            missing=[queue for queue in (*ends.masters, *ends.failed) if queue not in seen],
             started_at_ms=origin.started_at_ms,
             brokers=origin.brokers,
             first_topics=origin.source.reads,
