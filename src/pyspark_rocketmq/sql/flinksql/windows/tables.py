@@ -39,7 +39,7 @@ def window_table(node: WindowTable, source: Relation, query: Query) -> tuple[exp
     over_window = source.window.get(column.name.lower()) == "time"
     time = parse_expression(WINDOW) if over_window else column.copy()
     window = _window(node, time, query)
-    rows = _rows(node)
+    rows = node.this.copy()
     star: exp.Expression = exp.Star()
     if source.window:
         names = [WINDOW, *_COLUMNS] if _COLUMNS.keys() & source.window.keys() else [WINDOW]
@@ -116,15 +116,6 @@ def _cumulative_start(node: WindowTable, query: Query) -> exp.Expression:
     return parse_expression(f"timestamp_micros({last} - pmod({last} - {offset_us}, {size_us}))")
 
 
-def _rows(node: WindowTable) -> exp.Expression:
-    rows = node.this.copy()
-    return (
-        rows.subquery("__rows")
-        if isinstance(rows, exp.Query) and not isinstance(rows, exp.Subquery)
-        else rows
-    )
-
-
 def session_select(select: exp.Select, node: WindowTable, query: Query) -> None:
     """Turn a SESSION table that a query groups by into a group window of the query.
 
@@ -154,7 +145,7 @@ def session_select(select: exp.Select, node: WindowTable, query: Query) -> None:
         kind = _COLUMNS.get(column.name.lower())
         if kind and column.find_ancestor(exp.Select) is select:
             column.replace(part(kind, window))
-    rows = _rows(node)
+    rows = node.this.copy()
     if alias := node.args.get("alias"):
         rows.set("alias", alias.copy())
     node.replace(rows)
