@@ -68,6 +68,14 @@ SELECT n, COUNT(*) AS ks, SUM(most) FILTER (WHERE most > 1) AS s FROM per_key AS
 SELECT c.n + 1, AVG(DISTINCT most) FROM per_key AS c GROUP BY c.n + 1 HAVING MIN(most) > 2;
 WITH c AS (SELECT * FROM per_key), d AS (SELECT n FROM c) SELECT n, COUNT(*) FROM d AS e GROUP BY 1;
 SELECT SUM(n) FROM counted;
+SELECT k, COUNT(*) AS n FROM bid GROUP BY 1;
+SELECT c.*, s.name, 1 AS one FROM per_key AS c JOIN shops AS s ON s.k = c.k;
+SELECT s.*, C.most, C.k AS of FROM per_key AS c JOIN shops AS s ON s.k = c.k;
+WITH c AS (SELECT k, n FROM per_key) SELECT x.n, a.p FROM c AS x JOIN ask AS a ON a.k = x.k;
+WITH c (a, b) AS (SELECT k, p FROM bid), d AS (SELECT * FROM per_key) SELECT a, n FROM c JOIN d ON c.a = d.k;
+SELECT COUNT(*) AS n FROM bid HAVING COUNT(*) < 3;
+SELECT b.k, COUNT(*) AS n FROM bid AS b GROUP BY k HAVING COUNT(*) < 3;
+SELECT /*+ BROADCAST(s) */ n, COUNT(*) AS c FROM per_key AS c JOIN shops AS s ON s.k = c.k GROUP BY n;
 SELECT TUMBLE_END(ts, INTERVAL '1' HOUR) AS e, COUNT(*) AS n FROM bid GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)
   HAVING COUNT(*) < 3;
 SELECT a.k, COUNT(*) AS n FROM bid AS b JOIN ask AS a ON a.k = b.k GROUP BY a.k HAVING COUNT(*) < 3;
@@ -100,6 +108,9 @@ SELECT b.id, c.n /* of the key */ FROM bid AS b, per_key AS c WHERE b.k = c.k AN
 SELECT c.n, s.name FROM per_key AS c JOIN shops AS s ON s.k = c.k WHERE c.n < 3;
 SELECT a.p, a.window_start, c.n FROM per_key AS c FULL JOIN minutes AS a ON a.k = c.k;
 SELECT b.p, c.n FROM bid AS b JOIN ask AS a ON a.id = b.id JOIN per_key AS c ON c.k = b.k;
+SELECT b.p, c.n FROM bid AS b JOIN ask AS a ON a.id = b.id JOIN per_key AS c ON a.p = b.p AND c.k = b.k;
+SELECT b.id, r.rate FROM bid AS b JOIN ask AS a ON a.id = b.id JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r
+  ON r.k = b.k;
 SELECT b.id, n.name FROM bid AS b JOIN names FOR SYSTEM_TIME AS OF b.now AS n ON n.k = b.k;
 SELECT b.id, r.rate FROM bid AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON r.k = b.k;
 SELECT * FROM bid AS b LEFT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.k = r.k WHERE b.p > 1;

@@ -188,6 +188,12 @@ def test_the_window_of_distinct_rows_stays_until_it_ends():
         (f"SELECT a.id FROM ({PER_ID}) AS a NATURAL JOIN bid AS b WHERE a.n = b.p", None, "is JOIN … ON"),
         (f"SELECT a.id FROM ({PER_ID}) AS a LEFT SEMI JOIN bid AS b ON a.n = b.p", None, "is JOIN … ON"),
         (f"SELECT a.id FROM ({PER_ID}) AS a LEFT ANTI JOIN bid AS b ON a.n = b.p", None, "is JOIN … ON"),
+        (f"SELECT ANY_VALUE(n) FROM ({PER_ID})", 8, "ANY_VALUE of rows that change is not supported"),
+        (
+            "SELECT b.id FROM bid AS b JOIN auction AS a ON a.p = b.p GROUP BY a.id HAVING COUNT(*) < 3",
+            8,
+            "id is neither in GROUP BY nor in an aggregate",
+        ),
         (f"SELECT n FROM ({PER_ID}) JOIN bid AS b ON n = b.p", 68, "needs a name for each side"),
         (f"SELECT n FROM bid AS b JOIN ({PER_ID}) ON n = b.p", 53, "needs a name for each side"),
         (f"SELECT a.id FROM bid AS b, ({PER_ID}) AS a", 52, "needs equal values in ON: … = a.…"),

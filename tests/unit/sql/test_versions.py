@@ -161,6 +161,16 @@ def test_other_views_have_no_versions(change, monkeypatch):
             "needs JOIN rates",
         ),
         (join("log", "at"), "streaming", "declare its PRIMARY KEY"),
+        (
+            join("rates", "at").replace("orders AS o", "(SELECT * FROM orders)").replace("o.", ""),
+            "streaming",
+            "joins streams that have a name",
+        ),
+        (
+            join("rates", "since").replace("orders AS o", "changes AS o").replace("o.id", "o.cur"),
+            "streaming",
+            "a join FOR SYSTEM_TIME AS OF cannot read a changelog",
+        ),
         (join("rates", "now"), "streaming", "needs a time of the rows, as in Flink"),
         (join("rates", "at").replace("cur = r.cur", "id = r.rate"), "streaming", "add r.cur = … to ON"),
         (join("rates", "at", "LEFT JOIN") + " AND r.rate > 1", "streaming", "use WHERE"),
