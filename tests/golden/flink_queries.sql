@@ -29,6 +29,8 @@ SELECT k, MAX(p) AS p, window_start FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts
   INTERVAL '1' HOUR, INTERVAL '90' MINUTE)) GROUP BY k, window_start, window_end;
 SELECT s, e, SUM(p) FROM renamed GROUP BY e, s;
 SELECT e, SUM(p) FROM renamed GROUP BY e;
+WITH c (a, s, e) AS (SELECT k, window_start, window_end FROM minutes) SELECT a, s, COUNT(*) FROM c GROUP BY a, s, e;
+SELECT s, COUNT(*) FROM (SELECT k, window_start, window_end FROM minutes) AS c (a, s, e) GROUP BY s, e;
 SELECT window_end, SUM(n) FROM TABLE(TUMBLE(TABLE timed, DESCRIPTOR(t), INTERVAL '1' HOUR)) GROUP BY window_end;
 SELECT a.k FROM minutes AS a JOIN minutes AS b ON a.window_start = b.window_start OR a.window_end = b.window_end;
 SELECT a.k FROM minutes AS a JOIN ask AS b ON a.k = b.k AND a.window_start = b.ts AND b.ts = a.window_end

@@ -181,7 +181,7 @@ def test_a_view_that_names_its_columns_is_translated_like_others():
     assert found.rows.window["s"] == "start"
     for items, source, reason in (
         ("*", window, "name the columns of a window"),
-        ("id", "bid", "names 2 columns, and its query has 1"),
+        ("id", "bid", "2 columns are named, and the query has 1"),
     ):
         with pytest.raises(SqlError, match=re.escape(reason)):
             translated("SELECT 1", f"CREATE VIEW v (a, b) AS SELECT {items} FROM {source};")

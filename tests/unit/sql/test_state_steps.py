@@ -188,6 +188,16 @@ def test_the_window_of_distinct_rows_stays_until_it_ends():
         (f"SELECT a.id FROM ({PER_ID}) AS a NATURAL JOIN bid AS b WHERE a.n = b.p", None, "is JOIN … ON"),
         (f"SELECT a.id FROM ({PER_ID}) AS a LEFT SEMI JOIN bid AS b ON a.n = b.p", None, "is JOIN … ON"),
         (f"SELECT a.id FROM ({PER_ID}) AS a LEFT ANTI JOIN bid AS b ON a.n = b.p", None, "is JOIN … ON"),
+        (
+            "WITH c (a) AS (SELECT * FROM bid) SELECT a, COUNT(*) FROM c GROUP BY a HAVING COUNT(*) < 3",
+            9,
+            "name the columns of a common table in its query, without *",
+        ),
+        (
+            "WITH c (a, b) AS (SELECT id FROM bid) SELECT a FROM c",
+            9,
+            "2 columns are named, and the query has 1",
+        ),
         (f"SELECT ANY_VALUE(n) FROM ({PER_ID})", 8, "ANY_VALUE of rows that change is not supported"),
         (
             "SELECT b.id FROM bid AS b JOIN auction AS a ON a.p = b.p GROUP BY a.id HAVING COUNT(*) < 3",

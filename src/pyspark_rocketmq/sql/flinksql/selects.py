@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from pyspark_rocketmq.options import CompatibilityWarning
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
+from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.statements import Name, Query
@@ -108,11 +109,27 @@ def name_columns(tree: exp.Expression, columns: Sequence[Name]) -> bool:
     if not columns or any(item.is_star for item in items):
         return False
     if items and len(items) != len(columns):
-        columns[0].position.fail(f"the view names {len(columns)} columns, and its query has {len(items)}")
+        columns[0].position.fail(f"{len(columns)} columns are named, and the query has {len(items)}")
     for item, name in zip(items, columns, strict=False):
         alias = exp.to_identifier(name.text, quoted=True)
         item.replace(exp.alias_(item.unalias().copy(), alias))
     return bool(items)
+
+
+def name_inner_columns(tree: exp.Expression, query: Query) -> None:
+    """Name the columns of common tables and inner queries in these, in place, unless they have a star.
+
+    Raises
+    ------
+    SqlError
+        One has another number of columns.
+    """
+    for alias in list(tree.find_all(exp.TableAlias)):
+        inner = alias.parent
+        if alias.columns and isinstance(inner, exp.CTE | exp.Subquery):
+            names = [Name(each.name, position_of(query, each)) for each in alias.columns]
+            if name_columns(inner.this, names):
+                alias.set("columns", None)
 
 
 def under_other_names(rows: Relation, columns: Sequence[Name]) -> Relation:

@@ -14,6 +14,7 @@ from pyspark_rocketmq.sql.flinksql.grammar import parse_query
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.selects import (
     name_columns,
+    name_inner_columns,
     under_other_names,
     untranslated,
 )
@@ -117,6 +118,7 @@ def translate(
         if plain.changelog:
             _place(query, error).fail(f"{_reason(error)}. A query of a changelog must be translated")
         return Translated(query.padded, False, plain)  # Spark reports what is wrong
+    name_inner_columns(tree, query)
     named = name_columns(tree, columns)
     changed = translate_expressions(tree, query) or named
     written = tree.copy()
@@ -124,7 +126,7 @@ def translate(
     translator.changed = changed
     rows = None if state.always else translator.rows_without_state(known, hidden=hidden)
     if rows is None:
-        inline_queries(written, known)
+        inline_queries(written, known, query)
         translator = Translator(query, written, replace(state, always=True))
         translator.changed = True
         rows = translator.rows(known, hidden=hidden)

@@ -32,20 +32,26 @@ from pyspark_rocketmq.sql.statements import Query
 __all__ = ["distinct_step", "group_by_all", "group_step", "inline_queries", "rank_step"]
 
 
-def inline_queries(tree: exp.Expression, known: Mapping[str, Relation]) -> None:
-    """Replace the names of common tables, and of views whose rows change, by their queries, in place."""
+def inline_queries(tree: exp.Expression, known: Mapping[str, Relation], query: Query) -> None:
+    """Replace the names of common tables, and of views whose rows change, by their queries, in place.
+
+    Raises
+    ------
+    SqlError
+        A common table names the columns of a star.
+    """
     queries: dict[str, exp.Expression] = {
         name: rows.query for name, rows in known.items() if rows.query is not None
     }
     for with_ in reversed(list(tree.find_all(exp.With))):
         for cte in with_.expressions:
             _replace_names(cte.this, queries)
-            alias = cte.args["alias"]
-            if not alias.columns:
-                queries[cte.alias.lower()] = cte.this
-        kept = [cte for cte in with_.expressions if cte.args["alias"].columns]
-        with_.set("expressions", kept)
-        if not kept and with_.parent is not None:
+            if named := cte.args["alias"].columns:
+                position_of(query, named[0]).fail(
+                    "name the columns of a common table in its query, without *"
+                )
+            queries[cte.alias.lower()] = cte.this
+        if with_.parent is not None:
             with_.parent.set("with_", None)
     _replace_names(tree, queries)
 
