@@ -20,6 +20,7 @@ CREATE VIEW ranked AS SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY p DES
 CREATE VIEW latest AS SELECT k, rate, since FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY since
   DESC) AS rn FROM (SELECT k, p AS rate, ts AS since FROM ask) AS a) WHERE rn = 1;
 CREATE VIEW timed (k, n, t) AS SELECT k, n, window_time FROM counted;
+CREATE VIEW both (key) AS SELECT k FROM bid UNION ALL SELECT k FROM ask;
 CREATE VIEW per_key AS SELECT k, COUNT(*) AS n, MAX(p) AS most FROM bid GROUP BY k;
 
 -- Windows.
@@ -29,6 +30,12 @@ SELECT k, MAX(p) AS p, window_start FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts
   INTERVAL '1' HOUR, INTERVAL '90' MINUTE)) GROUP BY k, window_start, window_end;
 SELECT s, e, SUM(p) FROM renamed GROUP BY e, s;
 SELECT e, SUM(p) FROM renamed GROUP BY e;
+SELECT k, window_start, window_end, COUNT(*) AS n FROM minutes
+  GROUP BY GROUPING SETS ((k, window_start, window_end), (window_start, window_end));
+SELECT w, MAX(n) AS most FROM (SELECT k, window(ts, '1 minute') AS w, COUNT(*) AS n FROM bid
+  GROUP BY k, window(ts, '1 minute')) AS c GROUP BY w;
+SELECT window, MAX(n) AS most FROM (SELECT * FROM (SELECT window(ts, '1 minute'), COUNT(*) AS n FROM bid
+  GROUP BY k, window(ts, '1 minute')) AS c) AS d GROUP BY window;
 WITH c (a, s, e) AS (SELECT k, window_start, window_end FROM minutes) SELECT a, s, COUNT(*) FROM c GROUP BY a, s, e;
 SELECT s, COUNT(*) FROM (SELECT k, window_start, window_end FROM minutes) AS c (a, s, e) GROUP BY s, e;
 SELECT window_end, SUM(n) FROM TABLE(TUMBLE(TABLE timed, DESCRIPTOR(t), INTERVAL '1' HOUR)) GROUP BY window_end;
@@ -64,6 +71,8 @@ SELECT DISTINCT k, window_start, window_end FROM minutes;
 -- Aggregations whose rows change, and steps.
 SELECT k FROM bid;
 SELECT MAX(p) AS most FROM bid;
+SELECT 1 AS one FROM bid HAVING COUNT(*) > 3;
+SELECT k, COUNT(DISTINCT p, id) AS n FROM bid GROUP BY k;
 SELECT k, n + 1 AS more FROM per_key;
 SELECT k, n FROM per_key WHERE n < 3;
 SELECT n, COUNT(*) AS ks, SUM(most) FILTER (WHERE most > 1) AS s FROM per_key AS c GROUP BY n;
@@ -91,6 +100,7 @@ SELECT c.n, FLOOR(AVG(a.p)) AS f FROM per_key AS c JOIN ask AS a ON a.k = c.k GR
 SELECT * FROM ranked WHERE rn <= 3;
 SELECT k, p FROM ranked WHERE rn < 4 AND p > 0;
 SELECT k, rn AS place FROM ranked WHERE rn <= 3;
+SELECT k, rn FROM ranked WHERE NOT k = 'x' AND rn <= 3;
 SELECT k, p FROM ranked WHERE rn <= 2;
 SELECT k, ts FROM ranked WHERE rn = 1;
 SELECT UPPER(k) AS u, p FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY UPPER(k) ORDER BY p) AS rn FROM bid)

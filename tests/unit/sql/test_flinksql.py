@@ -43,6 +43,7 @@ def made(text: str, **known: Relation) -> Translated:
         "SELECT auction, price * 2 FROM bid WHERE MOD(auction, 123) = 0  -- as it is",
         "SELECT window.start, count(*) FROM bid GROUP BY window(ts, '1 minute')",
         "SELECT a FROM bid LATERAL VIEW explode(items) t AS a",
+        "SELECT CAST('a'  AS STRING) FROM bid",
         "SHOW TABLES",
         "SELECT something FROM that only Spark's parser knows |> WHERE",
     ],
@@ -463,8 +464,17 @@ def test_table_functions():
         (
             "SELECT DATE_FORMAT(ts,\n 'YYYY') FROM bid",
             (2, 2),
-            "the letter Y of a pattern of times is none of",
+            "the letter Y of a pattern of times is none of Spark's: y is the year",
         ),
+        ("SELECT DATE_FORMAT(ts, 'uu') FROM bid", (1, 24), "is none of Spark's: y is the year"),
+        (
+            "SELECT DATE_FORMAT(ts, 'ww') FROM bid",
+            (1, 24),
+            "the letter w of a pattern of times is none of Spark's",
+        ),
+        ("SELECT LISTAGG(DISTINCT a, b, c) FROM bid", (1, 8), "takes 1 or 2 arguments, not 3"),
+        ("SELECT JSON_VALUE(a, '$.b' ERROR ON EMPTY) FROM bid", (1, 19), "use a DEFAULT"),
+        (f"SELECT * FROM ({TOP.replace(' ORDER BY price DESC', '')}) WHERE n < 3", (1, 26), "needs ORDER BY"),
         (
             "SELECT GREATEST(a, b) FROM bid WHERE = 1",
             (1, 40),
@@ -558,6 +568,10 @@ def test_ceiling_rounds_times_as_ceil_does():
     assert "DATE_TRUNC('HOUR', ts)" in wanted
     assert translate_expression(of("CEILING(ts TO HOUR)")) == wanted
     assert translate_expression(of("CEILING(a)")) == translate_expression(of("CEIL(a)"))
+
+
+def test_a_pattern_in_a_column_is_any():
+    assert translate_expression(of("DATE_FORMAT(ts, Y)")) == "DATE_FORMAT(ts, Y)"
 
 
 def test_a_random_argument_is_evaluated_once():
