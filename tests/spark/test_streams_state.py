@@ -136,7 +136,7 @@ TYPED = "t long, k struct<x: int, y: date>, d decimal(12,2), f double, at timest
 def test_late_rows_make_results_of_their_own_of_the_fields_types(feed):
     def pipeline(stream):
         windows = stream.window(WINDOW).groupBy("k", "ok").sum("d").avg("f").max("at").min("d", "least")
-        return windows.count("rows").waterMark(5).fireMode(1).having("rows > 0").toDataStream()
+        return windows.count("rows").waterMark(5).fireMode(1).having("d < 10").toDataStream()
 
     def row(second, d, f):
         key = {"x": 1, "y": "2030-01-02"}
@@ -151,7 +151,7 @@ def test_late_rows_make_results_of_their_own_of_the_fields_types(feed):
     ]
     rows, _ = feed(pipeline, *batches, schema=TYPED)
     key = {"k": {"x": 1, "y": "2030-01-02"}, "ok": True, "at": "2030-01-01T00:00:00.123Z"}
-    expected = [(2, 3.3, 1.5, 1.1), (1, 8.0, None, 8.0), (1, 16.0, 4.0, 16.0)]
+    expected = [(2, 3.3, 1.5, 1.1), (1, 8.0, None, 8.0)]
     assert [(r["rows"], r["d"], r.get("f"), r["least"]) for r in rows] == expected
     assert all({name: row[name] for name in key} == key for row in rows)
 
