@@ -856,5 +856,11 @@ PLANTS: Final = tuple(
             "origin.start or self._policy,",
             "self._policy,",
         ),
+        (
+            "a topic is missing before its brokers must have registered at a name server that restarted",
+            "spark.write.sink_topics",
+            "RESTART_MS: Final = 35_000",
+            "RESTART_MS: Final = 15_000",
+        ),
     )
 )

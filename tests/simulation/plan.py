@@ -90,6 +90,9 @@ class Plan:
             return False
         if (self.check_s and self.sink is None) or (self.sink is not None and not self.sink.sound):
             return False
+        visibility = ("staged" if self.staged else "committed") if self.sinks else None
+        if self.sink is not None and self.sink.options.get("transactionVisibility") != visibility:
+            return False
         served = self.slaves > 0 and self.slave_readable and self.brokers > 1
         if self.retires and (not served or self.lossy or self.strict):
             return False

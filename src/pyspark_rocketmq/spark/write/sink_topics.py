@@ -35,8 +35,9 @@ __all__ = ["ANY_QUEUE", "RESTART_MS", "SinkTopics", "named_brokers", "require_to
 ANY_QUEUE: Final = -1
 """The number of rows that may go to any queue."""
 
-RESTART_MS: Final = 15_000
-"""How long a restarted broker may take to register again: brokers try every ten seconds."""
+RESTART_MS: Final = 35_000
+"""How long brokers may be unknown although they run: a name server that restarts knows none, and each registers
+again within 30 s (``registerNameServerPeriod``, BrokerController)."""
 
 T = TypeVar("T")
 
@@ -96,8 +97,8 @@ def named_brokers(rows: OutgoingRows) -> frozenset[str]:
 class SinkTopics:
     """The topics of one task, or of the check of the topic before any task.
 
-    A name server forgets the topics of a broker that is down: a topic without a route may not exist, or its
-    brokers may be restarting. The check waits as a send would, for ``outageTimeout``, while no broker or no
+    A name server forgets the topics of a broker that is down, and all when it restarts: a topic without a route
+    may not exist, or its brokers may be restarting or about to register. The check waits as a send would, for ``outageTimeout``, while no broker or no
     master of the topic is registered. With ``patient``, it waits for `RESTART_MS` while other brokers are
     registered, too, or only brokers at which the topic may not be written. After such a wait without result,
     topics that only rows name are not waited for while every broker that this process has seen is registered.
@@ -113,7 +114,7 @@ class SinkTopics:
         self._client = client
         self._options = options
         self._outage_ms = options.outage_timeout_ms
-        self._restart_ms = min(self._outage_ms / 2, RESTART_MS) if patient else 0
+        self._restart_ms = min(self._outage_ms * 3 / 4, RESTART_MS) if patient else 0
         self._seen = _seen.setdefault(client, _SeenBrokers())
 
     def queues(self, topic: str, named_brokers: Collection[str] = ()) -> tuple[MessageQueue, ...] | None:
