@@ -36,8 +36,10 @@ ANY_QUEUE: Final = -1
 """The number of rows that may go to any queue."""
 
 RESTART_MS: Final = 35_000
-"""How long brokers may be unknown although they run: a name server that restarts knows none, and each registers
-again within 30 s (``registerNameServerPeriod``, BrokerController)."""
+"""How long a name server that restarted may not know a broker that runs.
+
+Each registers again within 30 s (``registerNameServerPeriod``, BrokerController).
+"""
 
 T = TypeVar("T")
 
@@ -97,11 +99,12 @@ def named_brokers(rows: OutgoingRows) -> frozenset[str]:
 class SinkTopics:
     """The topics of one task, or of the check of the topic before any task.
 
-    A name server forgets the topics of a broker that is down, and all when it restarts: a topic without a route
-    may not exist, or its brokers may be restarting or about to register. The check waits as a send would, for ``outageTimeout``, while no broker or no
-    master of the topic is registered. With ``patient``, it waits for `RESTART_MS` while other brokers are
-    registered, too, or only brokers at which the topic may not be written. After such a wait without result,
-    topics that only rows name are not waited for while every broker that this process has seen is registered.
+    A name server forgets the topics of a broker that is down, and all when it restarts: a topic without a
+    route may not exist, or its brokers may be restarting or about to register. The check waits as a send
+    would, for ``outageTimeout``, while no broker or no master of the topic is registered. With ``patient``,
+    it waits for `RESTART_MS` while other brokers are registered, too, or only brokers at which the topic may
+    not be written. After such a wait without result, topics that only rows name are not waited for while
+    every broker that this process has seen is registered.
 
     Parameters
     ----------
