@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector, OutgoingMessage, Producer
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
@@ -135,6 +136,41 @@ def test_a_broker_that_was_down_at_the_start_is_read_from_where_the_query_starte
         again.stop()
         assert later.begin == {MessageQueue("orders", "broker-b", 0): 0}
         assert later.offsets[MessageQueue("orders", "broker-b", 0)] == 1
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_queues_of_a_static_topic_begin_at_the_start_if_their_owner_was_away_and_else_are_new(
+    away: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_rocketmq.offsets.offset_lookup.OPERATION_TIMEOUT_MS", 500)
+    with MockCluster(brokers=("a", "b")) as mq:
+        mq.create_static_topic("orders", 1, broker="a")
+        mq.create_static_topic("orders", 2, broker="b")
+        for queue in mq.queues("orders"):
+            mq.send(OutgoingMessage("orders", b"x"), queue)
+        sent_ms = SYSTEM_CLOCK.now_ms()
+        eventually(lambda: SYSTEM_CLOCK.now_ms() > sent_ms, 10)
+        if away:
+            mq.stop_broker("b")
+        first, again = reader(mq, startingOffsets="latest"), reader(mq, startingOffsets="latest")
+        limit = first.getDefaultReadLimit()
+        end = json.loads(json.dumps(first.latestOffset(first.initialOffset(), limit)))
+        assert len(SourceOffset.from_dict(end).offsets) == (1 if away else 2)
+        first.stop()
+        if away:
+            mq.start_broker("b")
+        else:
+            mq.create_static_topic("orders", 3)
+        new, found = mq.queues("orders")[1 if away else 2], []
+        mq.send(OutgoingMessage("orders", b"x"), new)
+
+        def plan() -> bool:
+            found.append(SourceOffset.from_dict(json.loads(json.dumps(again.latestOffset(end, limit)))))
+            return new in found[-1].offsets
+
+        eventually(plan, 10)
+        again.stop()
+        assert (found[-1].begin[new], found[-1].offsets[new]) == ((1, 2) if away else (0, 1))
 
 
 @pytest.mark.parametrize("subscription", [{"topic": "orders;more"}, {"subscribePattern": "orders|more"}])

@@ -87,12 +87,16 @@ def queues_and_brokers(
     """Return what `wait_for_queues` does, and the brokers of which all topics are known by that.
 
     A broker registers with all its topics. One that is not registered before, or not any more afterwards, may
-    have queues that the route did not show. With ``assign``, no broker is returned.
+    have queues that the route did not show. A static topic's route shows all its queues, whoever is
+    registered: the name in place of their broker is returned, too. With ``assign``, no broker is returned.
     """
     before = frozenset[str]() if options.assign else client.broker_names()
     client.invalidate_all()  # a route from before may lack queues of a broker that registered since
     queues = wait_for_queues(client, options, clock=clock, patience_ms=patience_ms)
-    return queues, before & client.broker_names() if before else before
+    if not before:
+        return queues, before
+    logical = {queue.broker_name for queue in queues if queue.logical}
+    return queues, (before & client.broker_names()) | logical
 
 
 def topics_to_read(client: PlanningClient, options: SourceOptions) -> tuple[str, ...]:

@@ -163,19 +163,20 @@ class MockData:
                 store.delete_topic(topic)
 
     def create_static_topic(self, topic: str, queues: int = 4, *, broker: str | None = None) -> None:
-        """Create a static topic on one broker. Its queues can be moved between brokers.
+        """Create a static topic on one broker, or add queues to it. They can be moved between brokers.
 
         For data faults (`expire`, `truncate`, …), name the physical queue of the broker that stores the
         messages, with its id and offsets there.
         """
         with self._lock:
-            for name in self.brokers:
-                self._stores[name].create_topic(TopicConfig(topic, 0, 0, READ_WRITE))
-            static = StaticTopic(topic, self.brokers)
-            for queue_id in range(queues):
+            if topic not in self._static_topics:
+                for name in self.brokers:
+                    self._stores[name].create_topic(TopicConfig(topic, 0, 0, READ_WRITE))
+                self._static_topics[topic] = StaticTopic(topic, self.brokers)
+            static = self._static_topics[topic]
+            for queue_id in range(len(static.parts), queues):
                 home = broker or self.brokers[0]
                 static.parts[queue_id] = [Part(home, self._add_queue(topic, home), 0)]
-            self._static_topics[topic] = static
 
     def remap(self, topic: str, broker: str) -> None:
         """Move a static topic's queues on other brokers to a broker. Stored messages are not moved.

@@ -75,7 +75,8 @@ def discover(
     closed : bool
         With ``Trigger.AvailableNow``, new queues wait for the next run.
     brokers : collection of str
-        The brokers whose topics were all known when the query started.
+        The brokers whose topics were all known when the query started, and the name that the queues of
+        static topics have in place of a broker's if these were all known.
     """
     there = set(seen)
     absent = tuple(sorted(queue for queue in known if queue not in there))
@@ -90,8 +91,15 @@ def discover(
         queue
         for queue in new
         if queue.queue_id > highest.get((queue.topic, queue.broker_name), queue.queue_id)
+        and (queue.broker_name in brokers or not queue.logical)
     )
-    created = tuple(q for q in new if q.broker_name in brokers and (q.topic, q.broker_name) not in highest)
+    created = tuple(
+        queue
+        for queue in new
+        if queue.broker_name in brokers
+        and not queue.logical
+        and (queue.topic, queue.broker_name) not in highest
+    )
     return Discovery(new=new, grown=grown, absent=absent, created=created)
 
 

@@ -48,6 +48,15 @@ def test_a_topic_of_a_broker_that_was_there_is_newer_than_the_query() -> None:
     assert (found.grown, found.created) == ((A1,), (P0,))
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_queues_of_a_static_topic_that_did_not_answer_at_the_start_are_not_new(whole: bool) -> None:
+    """All have the same name of a broker: whether one of their owners was away, their numbers do not say."""
+    name = "__syslo__global__"
+    known, later, other = MessageQueue("s", name, 0), MessageQueue("s", name, 1), MessageQueue("t", name, 0)
+    found = discover((known,), (known, later, other), brokers={"broker-a", *([name] if whole else ())})
+    assert (found.new, found.grown, found.created) == ((later, other), (later,) if whole else (), ())
+
+
 @pytest.mark.parametrize(
     ("max_offsets", "frozen", "expected"),
     [
