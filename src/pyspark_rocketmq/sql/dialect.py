@@ -59,11 +59,11 @@ _LITERALS: Final = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_
 class TableParser(SparkParser):
     """Parses table definitions, on sqlglot's parser. A subclass parses statements."""
 
-    _keys: tuple[Name, ...] = ()
-    """The column that has just been declared as the primary key."""
+    _keys: list[tuple[Name, ...]]
+    """The primary keys of the table that is being parsed, of which it may have one."""
 
-    _partitioned: Position | None = None
-    """The place of the last PARTITIONED BY."""
+    _partitioned: Position | None
+    """The place of its PARTITIONED BY."""
 
     tables: dict[str, CreateTable]
     """The tables that have been declared, by name in lower case."""
@@ -168,7 +168,7 @@ class TableParser(SparkParser):
 
     def table(self, start: Token, *, replace: bool, if_not_exists: bool) -> CreateTable:
         """Consume a RocketMQ table, from its name on."""
-        self._partitioned = None
+        self._partitioned, self._keys = None, []
         name = self.name("the table's name")
         if self.next_is("."):
             name.position.fail(
@@ -176,24 +176,21 @@ class TableParser(SparkParser):
             )
         columns: list[Column] = []
         watermarks: list[Watermark] = []
-        keys: list[Name] = []
         if self.next_is("("):
             for item in self.between_commas(self._item):
-                match item:
-                    case tuple():
-                        keys += item
-                    case Watermark():
-                        watermarks.append(item)
-                    case _:
-                        columns.append(item)
-                        keys += self._keys
-                        self._keys = ()
+                if isinstance(item, Watermark):
+                    watermarks.append(item)
+                elif item is not None:
+                    columns.append(item)
         refuse_twice([column.name for column in columns], "column")
         if len(watermarks) > 1:
             watermarks[1].column.position.fail("a table has one watermark")
+        if len(self._keys) > 1:
+            self._keys[1][0].position.fail("a table has one PRIMARY KEY: name all columns of it together")
         options, partitions, like = self._clauses(name)
         watermark = watermarks[0] if watermarks else None
-        parts = Parts(tuple(columns), watermark, tuple(keys), options, partitions)
+        key = self._keys[0] if self._keys else ()
+        parts = Parts(tuple(columns), watermark, key, options, partitions)
         if like is not None:
             source = self.tables.get(like.source.key)
             if source is None:
@@ -231,8 +228,10 @@ class TableParser(SparkParser):
             elif self._match_text_seq("WITH") or self._match_text_seq("OPTIONS"):
                 options += self.between_commas(self._option)
             elif self._match(TokenType.PARTITION_BY):
+                if partitions:
+                    self.raise_error("expected PARTITIONED BY once")
                 self._partitioned = self.position(self._prev)
-                partitions += self.between_commas(lambda: self.name("a column"))
+                partitions = self.between_commas(lambda: self.name("a column"))
             elif self._match(TokenType.LIKE):
                 like = self._like()
             else:
@@ -280,11 +279,13 @@ class TableParser(SparkParser):
             return TableOption(".".join(name), self._prev.text.lower(), at)
         return TableOption(".".join(name), sign + self.string("the option's value"), at)
 
-    def _item(self) -> Column | Watermark | tuple[Name, ...]:
+    def _item(self) -> Column | Watermark | None:
+        """Consume an item of a table's body; return None for a primary key."""
         if self.next_is("WATERMARK", "FOR"):
             return self._watermark()
         if self._match(TokenType.PRIMARY_KEY, advance=False) or self.next_is("CONSTRAINT"):
-            return self._primary_key()
+            self._keys.append(self._primary_key())
+            return None
         return self._column()
 
     def _primary_key(self) -> tuple[Name, ...]:
@@ -330,7 +331,7 @@ class TableParser(SparkParser):
                 virtual = bool(self._match_text_seq("VIRTUAL"))
             elif self._match(TokenType.PRIMARY_KEY):
                 self.expect("NOT", "ENFORCED")
-                self._keys = (name,)
+                self._keys.append((name,))
             elif not self._comment():
                 self.raise_error("expected NOT NULL, METADATA, COMMENT or the next column")
         if metadata is not None:

@@ -126,6 +126,8 @@ def test_a_primary_key_has_no_effect(key):
         ("PRIMARY KEY (a) ENFORCED", "enforces no key: expected NOT ENFORCED, found 'ENFORCED'"),
         ("PRIMARY KEY () NOT ENFORCED", "expected a column"),
         ("b INT PRIMARY KEY", "expected NOT ENFORCED"),
+        ("PRIMARY KEY (a) NOT ENFORCED, PRIMARY KEY (a) NOT ENFORCED", "67: a table has one PRIMARY KEY"),
+        ("b INT PRIMARY KEY NOT ENFORCED, c INT PRIMARY KEY NOT ENFORCED", "a table has one PRIMARY KEY"),
         ("WATERMARK FOR a AS a, WATERMARK FOR a AS a", "a table has one watermark"),
         ("WATERMARK FOR a AS a + INTERVAL 1 SECOND", "expected"),
         ("WATERMARK FOR a AS a -", "expected INTERVAL"),
@@ -161,6 +163,10 @@ def test_clauses_come_in_any_order_and_more_than_once():
         ("CREATE TABLE t (a INT COMMENT x) USING rocketmq", "expected a comment between quotes"),
         ("CREATE TABLE t (a INT) USING rocketmq WHERE", "expected WITH (…) or OPTIONS (…)"),
         ("CREATE TABLE t (a INT) USING rocketmq PARTITIONED\n  BY (a)", "cannot be partitioned by columns"),
+        ("CREATE TABLE t (a INT) USING rocketmq PARTITIONED BY (1)", "expected a column, found '1'"),
+        ("CREATE TABLE t (a INT) USING rocketmq PARTITIONED BY (a) PARTITIONED BY (a)", "BY once, found"),
+        ("CREATE TABLE t USING rocketmq LIKE 5", "expected a table's name, found '5'"),
+        ("CREATE TABLE t USING rocketmq LIKE b.'c'", "expected the rest of the table's name, found"),
         ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (( 1)", "expected an option's name"),
         ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (a.'b' 1)", "the rest of the option's name"),
         ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (a b)", "the option's value between quotes"),
@@ -235,6 +241,7 @@ def test_queries_are_left_to_spark_at_their_places():
             "cannot be partitioned by columns",
         ),
         ("CREATE TABLE db.t (a INT) USING rocketmq", (1, 14), "a name without a dot"),
+        ("CREATE TABLE t USING rocketmq LIKE default_catalog.default_database.b", (1, 36), "LIKE b: the job"),
         ("CREATE TABLE t (a INT, WATERMARK FOR b AS b) USING rocketmq", (1, 38), "no column 'b'"),
         ("CREATE TABLE t (a INT, WATERMARK FOR a AS b) USING rocketmq", (1, 43), "a - INTERVAL"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (a)) USING rocketmq", (1, 39), "NOT ENFORCED"),
@@ -250,6 +257,13 @@ def test_errors_say_line_and_column(text, place, message):
         parse_statements(text)
     assert (failure.value.line, failure.value.column) == place
     assert str(failure.value).startswith(f"line {place[0]}, column {place[1]}: ")
+
+
+def test_a_table_is_replaced_and_of_rocketmq_unless_it_says_otherwise():
+    replaced = one("CREATE OR REPLACE TABLE t (a INT) USING rocketmq")
+    plain = one("CREATE TABLE IF NOT EXISTS t (a INT) USING rocketmq")
+    assert (replaced.replace, replaced.if_not_exists, replaced.connector) == (True, False, "rocketmq")
+    assert (plain.replace, plain.if_not_exists, plain.connector) == (False, True, "rocketmq")
 
 
 def test_an_open_quote_is_an_error():
