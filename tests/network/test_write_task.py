@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -553,6 +554,22 @@ def test_missing_topics_of_rows_are_waited_for_once_while_all_brokers_are_there(
         mq.unregister("broker-b")
         assert waited_for_s("broker-b") > registration_s
         assert waited_for_s("broker-b") == 0
+
+
+@pytest.mark.parametrize("outage_s", [1, 2, 10, 60])
+def test_the_wait_for_a_missing_topic_ends_before_the_outage_is_over(mq: MockCluster, outage_s: int) -> None:
+    """Else the last error would be that of the outage, however the pauses fall."""
+    options = parse_options(
+        SinkOptions,
+        {"nameServer": mq.name_server, "topic": "nowhere", "outageTimeout": f"{outage_s}s"},
+        environ={},
+    )
+    for seed in range(20):
+        clock = FakeClock(0.0, base=SYSTEM_CLOCK)
+        with Client(options.client, clock=clock, random=Random(seed)) as client:
+            with pytest.raises(TopicNotFoundError, match="does not exist"):
+                SinkTopics(client, options, patient=True).queues("nowhere")
+            assert clock.monotonic() >= min(outage_s / 2, 30)
 
 
 # --- dead letters ---------------------------------------------------------------------------

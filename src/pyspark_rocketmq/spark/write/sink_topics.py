@@ -41,6 +41,9 @@ RESTART_MS: Final = 35_000
 Each registers again within 30 s (``registerNameServerPeriod``, BrokerController).
 """
 
+_LAST_LOOK_MS: Final = 2_000
+"""What is left of an outage's time for the last look, which decides whether the topic is missing."""
+
 T = TypeVar("T")
 
 _LOOK_AGAIN: Final = RetryPolicy(max_ms=500)
@@ -117,7 +120,8 @@ class SinkTopics:
         self._client = client
         self._options = options
         self._outage_ms = options.outage_timeout_ms
-        self._restart_ms = min(self._outage_ms * 3 / 4, RESTART_MS) if patient else 0
+        last_look_ms = min(self._outage_ms / 2, _LAST_LOOK_MS)
+        self._restart_ms = min(self._outage_ms - last_look_ms, RESTART_MS) if patient else 0
         self._seen = _seen.setdefault(client, _SeenBrokers())
 
     def queues(self, topic: str, named_brokers: Collection[str] = ()) -> tuple[MessageQueue, ...] | None:
