@@ -41,7 +41,7 @@ class WindowTable(exp.Expression):
 
     arg_types: ClassVar[dict[str, bool]] = {
         **dict.fromkeys(("this", "kind", "column", "size"), True),
-        **dict.fromkeys(("slide", "step", "offset", "partition", "alias", "joins", "at"), False),
+        **dict.fromkeys(("slide", "step", "offset", "partition", "alias", "at"), False),
     }
 
 
@@ -127,9 +127,6 @@ class _QueryParser(SparkParser):
                 )
             return super()._parse_table(*args, **kwargs)
         found.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
-        if kwargs.get("joins"):
-            for join in self._parse_joins():
-                found.append("joins", join)
         return found
 
     def _parse_lateral(self) -> exp.Expr | None:  # type: ignore[override]
@@ -159,7 +156,7 @@ class _QueryParser(SparkParser):
         self._match_r_paren()
         if wrapped:
             self._match_r_paren()
-        for part, what in (("this", "TABLE …"), ("column", "DESCRIPTOR(…)"), ("size", "its size")):
+        for part, what in (("this", "TABLE …"), ("column", "DESCRIPTOR(…)"), ("size", "size")):
             if part not in found:
                 self.fail(start, f"{kind} is given no {what}")
         return WindowTable(**found)

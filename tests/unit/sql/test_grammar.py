@@ -1,0 +1,183 @@
+"""The grammar of Flink SQL's queries: window table functions, calls, and what they cannot be."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from sqlglot import exp
+from sqlglot.errors import ParseError
+
+from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.sql.flinksql.grammar import (
+    RoundTime,
+    WindowTable,
+    parse_expression,
+    parse_query,
+    position_of,
+)
+from pyspark_rocketmq.sql.statements import Position, Query
+
+
+def query(text):
+    return Query(text, frozenset(), Position(1, 1))
+
+
+def window(arguments):
+    found = parse_query(query(f"SELECT a FROM {arguments}")).find(WindowTable)
+    return None if found is None else {name: _text(each) for name, each in found.args.items() if each}
+
+
+def _text(part):
+    return part.sql(dialect="spark") if isinstance(part, exp.Expr) else part
+
+
+@pytest.mark.parametrize(
+    ("call", "parts"),
+    [
+        (
+            "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+            {"kind": "TUMBLE", "column": "ts", "size": "INTERVAL '1' MINUTE"},
+        ),
+        (
+            "hop(data => table t, timecol => descriptor(a), size => interval '3' day, slide => interval '2' day)",
+            {"kind": "HOP", "size": "INTERVAL '3' DAY", "slide": "INTERVAL '2' DAY"},
+        ),
+        (
+            "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '5' SECOND, INTERVAL '3' SECOND)",
+            {"slide": "INTERVAL '1' SECOND", "size": "INTERVAL '5' SECOND", "offset": "INTERVAL '3' SECOND"},
+        ),
+        (
+            "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '5' SECOND)",
+            {"step": "INTERVAL '1' SECOND", "size": "INTERVAL '5' SECOND"},
+        ),
+        (
+            "SESSION(TABLE t PARTITION BY (a, b), DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+            {"partition": "(a, b)", "column": "ts", "size": "INTERVAL '1' MINUTE"},
+        ),
+        (
+            "SESSION(TABLE t PARTITION BY a, b, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+            {"partition": "(a, b)", "column": "ts"},
+        ),
+        (
+            "SESSION(DATA => TABLE t PARTITION BY a, TIMECOL => DESCRIPTOR(ts), GAP => INTERVAL '1' MINUTE)",
+            {"partition": "(a)", "column": "ts", "size": "INTERVAL '1' MINUTE"},
+        ),
+        (
+            "SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(a, b), INTERVAL '1' MINUTE)",
+            {"partition": "(a, b)", "column": "ts"},
+        ),
+        (
+            "SESSION(DATA => TABLE t, KEY => DESCRIPTOR(a), TIMECOL => DESCRIPTOR(b), INTERVAL '1' DAY)",
+            {"partition": "(a)", "column": "b"},
+        ),
+    ],
+)
+def test_a_window_table_function_has_its_parts(call, parts):
+    for written, at in ((f"TABLE({call})", "TABLE"), (call, call[:3])):
+        found = window(written)
+        assert found["this"] == "t"
+        assert found["at"] == len("SELECT a FROM ")
+        assert {name: found.get(name) for name in parts} == parts, at
+
+
+@pytest.mark.parametrize("source", ["tumble", "hop AS h", "tumble(t)", "TABLE(explode(t))"])
+def test_other_tables_and_functions_are_no_window(source):
+    assert window(source) is None
+
+
+def test_a_window_has_a_name_and_what_is_joined_with_it():
+    call = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
+    tree = parse_query(query(f"SELECT w.a FROM TABLE({call}) AS w JOIN u ON w.a = u.a"))
+    found = tree.find(WindowTable)
+    assert found.args["alias"].name == "w"
+    assert [join.this.name for join in tree.args["joins"]] == ["u"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("TUMBLE(TABLE t, DESCRIPTOR(ts))", "TUMBLE is given no size"),
+        ("TUMBLE(TABLE t, INTERVAL '1' MINUTE)", "TUMBLE is given no DESCRIPTOR(…)"),
+        ("TUMBLE(DESCRIPTOR(ts), INTERVAL '1' MINUTE)", "TUMBLE is given no TABLE …"),
+        ("TUMBLE(TABLE t, 5)", "TUMBLE takes TABLE …, DESCRIPTOR(…) and intervals, found '5'"),
+        ("TUMBLE(SIZE => 5)", "TUMBLE takes TABLE …, DESCRIPTOR(…) and intervals, found '5'"),
+        (
+            "SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' MINUTE)",
+            "SESSION takes TABLE …, DESCRIPTOR(…) and intervals, found 'INTERVAL'",
+        ),
+        ("TUMBLE(SLIDE => INTERVAL '1' SECOND)", "TUMBLE has no parameter SLIDE, found 'INTERVAL'"),
+        ("TUMBLE(WIDTH => INTERVAL '1' SECOND)", "TUMBLE has no parameter WIDTH, found 'INTERVAL'"),
+        ("TUMBLE(TABLE t, DESCRIPTOR(a), DESCRIPTOR(b))", "TUMBLE takes one DESCRIPTOR, of the column with"),
+        ("TUMBLE(KEY => DESCRIPTOR(a))", "TUMBLE takes one DESCRIPTOR, of the column with the time"),
+        (
+            "SESSION(TABLE t PARTITION BY a, DESCRIPTOR(ts), DESCRIPTOR(b))",
+            "SESSION takes one DESCRIPTOR, of the column with the time",
+        ),
+        ("TUMBLE(TABLE t, DESCRIPTOR(a, b))", "the DESCRIPTOR of the time names one column, found ')'"),
+        ("TUMBLE(TABLE t, DESCRIPTOR(a), INTERVAL '1' MINUTE", "found the end of the query"),
+        ("TUMBLE(TABLE t, DESCRIPTOR(a), INTERVAL '1' MINUTE x", "found 'x'"),
+    ],
+)
+def test_what_a_window_table_function_cannot_be(call, message):
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_query(query(f"SELECT a FROM TABLE({call})"))
+
+
+def test_a_missing_argument_is_told_at_the_function():
+    with pytest.raises(ParseError) as failure:
+        parse_query(query("SELECT a FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts)))"))
+    assert failure.value.errors == [{"start": len("SELECT a FROM ")}]
+
+
+@pytest.mark.parametrize(
+    ("call", "up", "unit"),
+    [
+        ("FLOOR(ts TO HOUR)", False, "HOUR"),
+        ("CEIL(ts TO day)", True, "day"),
+        ("CEILING(t TO YEAR)", True, "YEAR"),
+    ],
+)
+def test_times_are_rounded_up_or_down(call, up, unit):
+    found = parse_expression(call)
+    assert isinstance(found, RoundTime)
+    assert (found.args["up"], found.args["unit"].name) == (up, unit)
+
+
+def test_calls_keep_their_name_and_their_arguments():
+    found = parse_expression("SUBSTRING(a FROM 2 FOR 3)")
+    assert (found.name, [one.sql() for one in found.expressions]) == ("SUBSTRING", ["a", "2", "3"])
+    assert parse_expression("OVERLAY()").expressions == []
+    assert parse_expression("FLOOR(a)").name == "FLOOR"
+
+
+@pytest.mark.parametrize("call", ["CAST(a AS VARCHAR(3))", "cast(a as varchar(3))", "TRY_CAST(a AS CHAR(3))"])
+def test_types_keep_their_length(call):
+    assert [one.sql() for one in parse_expression(call).args["to"].expressions] == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("JSON_OBJECTAGG(KEY a VALUE b NULL ON NULL)", "clauses of JSON_OBJECTAGG are not supported"),
+        (
+            "JSON_EXISTS(a, '$.b' TRUE ON ERROR)",
+            "clauses of JSON_EXISTS are not supported, except FALSE ON ERROR",
+        ),
+        (
+            "JSON_ARRAY(a NULL ON NULL)",
+            "clauses of JSON_ARRAY are not supported, except ABSENT ON NULL",
+        ),
+    ],
+)
+def test_clauses_that_change_a_call_are_refused(call, message):
+    with pytest.raises(SqlError, match=f"{re.escape(message)}$"):
+        parse_query(query(f"SELECT {call}"))
+
+
+def test_nodes_of_a_written_expression_have_no_place():
+    assert not any(node.meta for node in parse_expression("a + b(c)").walk())
+    wanted = query("SELECT a + bb FROM t")
+    tree = parse_query(wanted)
+    assert position_of(wanted, tree.find(exp.Add)) == Position(1, 8)
+    assert position_of(wanted, exp.Star()) == wanted.position
