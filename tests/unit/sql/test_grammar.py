@@ -40,7 +40,7 @@ def _text(part):
             {"kind": "TUMBLE", "column": "ts", "size": "INTERVAL '1' MINUTE"},
         ),
         (
-            "hop(data => table t, timecol => descriptor(a), size => interval '3' day, slide => interval '2' day)",
+            "hop(data=>table t, timecol=>descriptor(a), size=>interval '3' day, slide=>interval '2' day)",
             {"kind": "HOP", "size": "INTERVAL '3' DAY", "slide": "INTERVAL '2' DAY"},
         ),
         (
