@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client import Admin, Client
-from pyspark_rocketmq.errors import OptionError, TopicExistsError, TopicNotFoundError
+from pyspark_rocketmq.client.admin_calls import await_route
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, TopicExistsError, TopicNotFoundError
 from pyspark_rocketmq.model import Permission
 from pyspark_rocketmq.testing import MockCluster
 from pyspark_rocketmq.tools.origins import Origin
@@ -116,3 +119,15 @@ def test_making_dead_letters_readable_hides_none(admin, client):
         for config in admin.topic_configs(topic).values()
     ]
     assert found == [(3, 1, READ_WRITE)] * 2
+
+
+def test_a_route_that_an_older_registration_replaced_is_waited_for_until_its_broker_registers_again(
+    mq,
+) -> None:
+    clock = FakeClock(0.0, base=SYSTEM_CLOCK)
+    clock.on_sleep = lambda: setattr(clock, "now_s", clock.now_s + 1)
+    with Client(mq.name_server, clock=clock) as client:
+        begin_s = clock.monotonic()
+        await_route(client, "orders", lambda _: clock.monotonic() > begin_s + 31)
+        with pytest.raises(RequestTimeoutError, match=r"did not follow the change.*topic=orders"):
+            await_route(client, "orders", lambda _: False)

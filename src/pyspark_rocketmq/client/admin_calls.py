@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _ROUTE_POLL_S: Final = 0.01
+_ROUTE_TIMEOUT_MS: Final = 40_000
 
 
 def config_call(client: Client, topic: str) -> Call[TopicConfig | None]:
@@ -124,11 +125,15 @@ def _queue_counts(route: TopicRoute | None) -> dict[str, tuple[int, int]]:
 
 
 def await_route(client: Client, topic: str, settled: Callable[[TopicRoute | None], bool]) -> None:
-    """Wait until the name servers' route shows a change, of which the broker tells them by itself."""
-    deadline = client.deadline()
+    """Wait until the name servers' route shows a change, of which the broker tells them by itself.
+
+    A registration from before the change may reach them after it, such as that of another topic's change
+    (``RouteInfoManager.registerBroker``). The broker's next one within 30 s puts it right.
+    """
+    deadline = client.deadline(_ROUTE_TIMEOUT_MS)
     while True:
         client.invalidate(topic)
-        if settled(client.routes.find_many((topic,), deadline=deadline)[topic]):
+        if settled(client.routes.find_many((topic,), deadline=client.deadline())[topic]):
             return
         if deadline.expired:
             raise RequestTimeoutError("the name servers' route did not follow the change", topic=topic)
