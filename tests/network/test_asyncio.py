@@ -180,6 +180,22 @@ def test_offsets_are_committed_for_a_new_group(mq: MockBroker) -> None:
     run(mq, use)
 
 
+def test_a_commit_reaches_the_brokers_that_are_up() -> None:
+    with MockCluster({"orders": 2}, brokers=("broker-a", "broker-b")) as mq:
+
+        async def use(client: AsyncClient) -> None:
+            queues = await client.read_queues("orders")
+            client.operation_timeout_ms = 1_000
+            mq.stop_broker("broker-a", unregister=False)
+            with pytest.raises(RocketMQError) as caught:
+                await client.commit_offsets("billing", dict.fromkeys(queues, 7))
+            assert caught.value.facts["broker_name"] == "broker-a"
+            up = [queue for queue in queues if queue.broker_name == "broker-b"]
+            assert await client.committed_offsets("billing", up) == dict.fromkeys(up, 7)
+
+        run(mq, use)
+
+
 def test_a_waiting_pull_does_not_hold_up_other_tasks(mq: MockBroker) -> None:
     async def use(client: AsyncClient) -> None:
         consumer = AsyncPullConsumer("g", client=client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
@@ -11,6 +12,7 @@ from pyspark_rocketmq.client.aio.connection import AsyncConnection
 from pyspark_rocketmq.client.aio.routes import AsyncRoutes
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.queue_requests import gravest
 from pyspark_rocketmq.errors import BrokerError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import retry_topic
@@ -54,7 +56,7 @@ class AsyncGroupCommitter:
         self._announced: set[tuple[str, str]] = set()
 
     async def commit(self, group: str, offsets: Mapping[MessageQueue, int], *, deadline: Deadline) -> None:
-        """Commit at every broker, until all succeed.
+        """Commit at every broker, until all succeed. None waits for a broker that is down.
 
         Raises
         ------
@@ -62,13 +64,26 @@ class AsyncGroupCommitter:
         """
         routes = {topic: await self._client.served_route(topic) for topic in {q.topic for q in offsets}}
         await self._announce(group, offsets, routes, deadline)
-        calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
-        first: dict[tuple[str, str], MessageQueue] = {}
-        for queue in offsets:
+        tables: dict[tuple[str, str], dict[MessageQueue, Call[None]]] = {}
+        for queue, offset in offsets.items():
             owner = routes[queue.topic].owner(queue) or queue.broker_name
-            first.setdefault((owner, queue.topic), queue)
-        await self._client.ask({queue: calls.pop(queue) for queue in first.values()}, deadline=deadline)
-        await self._client.ask(calls, deadline=deadline)
+            tables.setdefault((owner, queue.topic), {})[queue] = broker.commit_offset(group, queue, offset)
+        outcomes = await asyncio.gather(
+            *(self._commit_table(calls, deadline) for calls in tables.values()), return_exceptions=True
+        )
+        errors = [outcome for outcome in outcomes if isinstance(outcome, RocketMQError)]
+        if errors:
+            raise gravest(errors)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _commit_table(self, calls: Mapping[MessageQueue, Call[None]], deadline: Deadline) -> None:
+        """Commit a topic's offsets at a broker; one goes ahead and makes the table."""
+        first = next(iter(calls))
+        await self._client.ask({first: calls[first]}, deadline=deadline)
+        rest = {queue: call for queue, call in calls.items() if queue != first}
+        await self._client.ask(rest, deadline=deadline)
 
     async def _announce(
         self,
