@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.support.clocks import FakeClock
 
@@ -43,6 +45,16 @@ def test_one_process_runs_a_job():
     assert not find_job("a.b").is_running()
     with pytest.raises(OptionError, match=r"no job 'x'.*a\.b"):
         find_job("x")
+
+
+def test_a_record_is_replaced_as_a_whole(tmp_path):
+    JobRecord("a.b", "c", 1, 2, "steps").write()
+    file = tmp_path / "jobs" / "a.b.json"
+    with file.open(encoding="utf-8") as reader:  # what another process has opened stays whole
+        JobRecord("a.b", "c", 3, 4, "other steps").write()
+        assert JobRecord(**json.load(reader)).pid == 1
+    assert find_job("a.b").pid == 3
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_the_checkpoint_of_another_pipeline_is_refused(tmp_path):

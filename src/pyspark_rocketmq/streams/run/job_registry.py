@@ -119,7 +119,9 @@ class JobRecord:
         """Register the job."""
         file = _record_file(self.job, "json")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        new = file.with_suffix(f".{os.getpid()}.tmp")  # a part of a record would be an error of every command
+        new.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        new.replace(file)
 
     @classmethod
     def read(cls, file: Path) -> Self:
