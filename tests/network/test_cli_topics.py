@@ -64,6 +64,16 @@ def test_creating_a_topic_again_is_no_error_and_alters_nothing(cli, mq, argument
     assert configs(mq) == before
 
 
+def test_a_topic_is_created_at_a_broker_that_lacks_it(cli, mq):
+    mq.create_topic("new", 2, brokers=["broker-a"])
+    done = cli("topic", "create", "new", "--queues", "4", "--broker", "broker-b", "--json").json()
+    assert done == {"topic": "new", "readQueues": 6, "created": True}
+    assert {name: config.read_queues for name, config in configs(mq, "new").items()} == {
+        "broker-a": 2,
+        "broker-b": 4,
+    }
+
+
 def test_without_yes_a_change_is_only_shown(cli, mq):
     mq.send(OutgoingMessage("orders", b"x"), MessageQueue("orders", "broker-b", 15))
     done = cli("topic", "alter", "orders", "--queues", "8")
