@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from tests.support.committed_query import LOG, Query, committed_cluster, send
 
-from pyspark_rocketmq.client import Client, CommittedConsumer
+from pyspark_rocketmq.client import Client, CommittedConsumer, MessageQueue, OutgoingMessage
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.testing import MockCluster
@@ -88,6 +88,21 @@ def test_lost_records_are_told(mq: MockCluster, client: Client, query: Query) ->
     with pytest.raises(DataLossError) as failure:
         consumer.read()
     assert failure.value.condition == "COMMITS_LOST"
+
+
+def test_queues_of_a_broker_that_was_away_at_the_start_begin_at_their_first_message(
+    mq: MockCluster, client: Client, query: Query
+) -> None:
+    away = MessageQueue("orders", "broker-b", 0)
+    for body in (b"expired", b"a"):
+        mq.send(OutgoingMessage("orders", body), away)
+    mq.expire(away, 1)
+    mq.unregister("broker-b")
+    consumer = CommittedConsumer("orders", client=client)
+    assert rows(consumer) == []
+    mq.register("broker-b")
+    client.invalidate("orders")
+    assert rows(consumer) == ["a"]
 
 
 def test_a_commit_topic_must_exist(client: Client) -> None:

@@ -176,10 +176,12 @@ class CommittedConsumer:
     # --- how ---
 
     def _read(self, max_messages: int) -> list[Message]:
-        at, log = self._at, self._log
+        log = self._log
         end = self._client.max_offsets([log.queue])[log.queue]  # the queues then have all that is committed
-        log.check(at.read, at.known, end=end, stored_at_ms=at.stored_at_ms)
-        ends = self._client.max_offsets(self._client.read_queues(self.topic))
+        log.check(self._at.read, self._at.known, end=end, stored_at_ms=self._at.stored_at_ms)
+        queues = self._client.read_queues(self.topic)
+        at = self._with_new(queues)
+        ends = self._client.max_offsets(queues)
         ahead = log.commits(at.read, end)
         chosen, read = self._choose(ahead, end, ends, max_messages)
         rows = listed(clip(self._mine(chosen), begins=at.floor))
@@ -205,6 +207,12 @@ class CommittedConsumer:
         first = self._client.min_offsets(commits)[self._log.queue]
         begins = self._client.min_offsets(self._client.read_queues(self.topic))
         return _Position(offsets=begins, floor=begins, read=first, known=first)
+
+    def _with_new(self, queues: Sequence[MessageQueue]) -> _Position:
+        """Return the position with queues that it lacks: added later, or of a broker that was away before."""
+        at = self._at
+        begins = self._client.min_offsets([queue for queue in queues if queue not in at.offsets])
+        return replace(at, offsets={**begins, **at.offsets}, floor={**begins, **at.floor})
 
     def _choose(
         self,
@@ -243,7 +251,7 @@ def _find_unmarked(
     ranges: list[OffsetRange] = []
     offsets = {**at.offsets}
     for queue, end in ends.items():
-        begin, left = at.offsets.get(queue, 0), max(1, most // len(ends))
+        begin, left = at.offsets[queue], max(1, most // len(ends))
         offsets[queue] = max(begin, end)
         for gap in subtract([OffsetRange(queue, begin, offsets[queue])], known):
             if len(gap) > left:
