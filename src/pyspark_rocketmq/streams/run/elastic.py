@@ -33,7 +33,13 @@ from pyspark_rocketmq.devcluster.system.process import ChildProcess, Watchdog
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile.compiler import is_bounded
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.run.job_registry import file_name, jobs_home, local_path, take_job_lock
+from pyspark_rocketmq.streams.run.job_registry import (
+    file_name,
+    jobs_home,
+    local_path,
+    replacing,
+    take_job_lock,
+)
 
 __all__ = ["Instance", "Meeting", "check_elastic", "leading"]
 
@@ -93,11 +99,8 @@ class Meeting:
 
     def write(self, job: str) -> None:
         """Publish it to this user's processes."""
-        file = _meeting_file(job)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_suffix(f".{os.getpid()}.tmp")
-        _write_private(new, json.dumps(asdict(self)))
-        new.replace(file)
+        with replacing(_meeting_file(job)) as file:
+            _write_private(file, json.dumps(asdict(self)))
 
     @classmethod
     def find(cls, job: str) -> Self | None:

@@ -42,6 +42,15 @@ def jobs_home() -> Path:
     return Path(given) if given else Path.home() / ".pyspark-rocketmq" / "streams"
 
 
+@contextlib.contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """Take a file that is written in place of another one: a part of it is never read."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(f".{os.getpid()}.tmp")
+    yield new
+    new.replace(file)
+
+
 def file_name(job: str) -> str:
     """Return the file name for a job's name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", job)
@@ -117,11 +126,8 @@ class JobRecord:
 
     def write(self) -> None:
         """Register the job."""
-        file = _record_file(self.job, "json")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_suffix(f".{os.getpid()}.tmp")  # a part of a record would be an error of every command
-        new.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        new.replace(file)
+        with replacing(_record_file(self.job, "json")) as file:
+            file.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, file: Path) -> Self:
