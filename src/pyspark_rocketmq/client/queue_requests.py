@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
@@ -15,7 +16,7 @@ from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, TopicRoute
 from pyspark_rocketmq.remoting.header import PullMessageRequest
 
-__all__ = ["QueueRequests", "broker_address", "gravest", "queue_address"]
+__all__ = ["QueueRequests", "broker_address", "gather_all", "gravest", "queue_address"]
 
 T = TypeVar("T")
 
@@ -197,3 +198,23 @@ def broker_address(
 def gravest(errors: Iterable[RocketMQError]) -> RocketMQError:
     """Return the error to raise for several: one that no retry helps, else one that asks for a new route."""
     return min(errors, key=lambda error: (error.retriable, not error.stale_route))
+
+
+async def gather_all(tasks: Iterable[Awaitable[T]]) -> list[T]:
+    """Return the results of tasks that run together.
+
+    Raises
+    ------
+    RocketMQError
+        When all have ended: the gravest error of those that failed.
+    """
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    errors = [outcome for outcome in outcomes if isinstance(outcome, RocketMQError)]
+    if errors:
+        raise gravest(errors)
+    results: list[T] = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        results.append(outcome)
+    return results

@@ -16,7 +16,7 @@ from pyspark_rocketmq.client.aio.routes import AsyncRoutes
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
 from pyspark_rocketmq.client.net.pipelining import MAX_IN_FLIGHT, Call
-from pyspark_rocketmq.client.queue_requests import broker_address, gravest, queue_address
+from pyspark_rocketmq.client.queue_requests import broker_address, gather_all, queue_address
 from pyspark_rocketmq.client.retry import RandomSource, retry_async
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
 from pyspark_rocketmq.errors import RocketMQError
@@ -258,18 +258,8 @@ class AsyncClient:
     ) -> dict[MessageQueue, T]:
         """Make one call per queue at the queues' masters, all in flight together, until all succeed."""
         until = deadline or self.deadline()
-        outcomes = await asyncio.gather(
-            *(self._ask_one(queue, call, until) for queue, call in calls.items()), return_exceptions=True
-        )
-        errors = [outcome for outcome in outcomes if isinstance(outcome, RocketMQError)]
-        if errors:
-            raise gravest(errors)
-        answers: dict[MessageQueue, T] = {}
-        for queue, outcome in zip(calls, outcomes, strict=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
-            answers[queue] = outcome
-        return answers
+        answers = await gather_all(self._ask_one(queue, call, until) for queue, call in calls.items())
+        return dict(zip(calls, answers, strict=True))
 
     async def _ask_one(self, queue: MessageQueue, call: Call[T], deadline: Deadline) -> T:
         async def attempt() -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
@@ -12,7 +11,7 @@ from pyspark_rocketmq.client.aio.connection import AsyncConnection
 from pyspark_rocketmq.client.aio.routes import AsyncRoutes
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.queue_requests import gravest
+from pyspark_rocketmq.client.queue_requests import gather_all
 from pyspark_rocketmq.errors import BrokerError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import retry_topic
@@ -68,15 +67,7 @@ class AsyncGroupCommitter:
         for queue, offset in offsets.items():
             owner = routes[queue.topic].owner(queue) or queue.broker_name
             tables.setdefault((owner, queue.topic), {})[queue] = broker.commit_offset(group, queue, offset)
-        outcomes = await asyncio.gather(
-            *(self._commit_table(calls, deadline) for calls in tables.values()), return_exceptions=True
-        )
-        errors = [outcome for outcome in outcomes if isinstance(outcome, RocketMQError)]
-        if errors:
-            raise gravest(errors)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        await gather_all(self._commit_table(calls, deadline) for calls in tables.values())
 
     async def _commit_table(self, calls: Mapping[MessageQueue, Call[None]], deadline: Deadline) -> None:
         """Commit a topic's offsets at a broker; one goes ahead and makes the table."""
