@@ -251,6 +251,27 @@ def test_queues_of_an_owner_that_is_away_wait_and_the_others_answer(mq: MockClus
         eventually(lambda: answers(client), 10)
 
 
+def test_an_owner_that_does_not_answer_is_named_and_the_others_answer(mq: MockCluster) -> None:
+    mq.create_static_topic(TOPIC, 3, broker="b")
+    with Client(mq.name_server, operation_timeout_ms=500) as client:
+        assert client.read_queues(TOPIC) == mq.queues(TOPIC)
+        mq.stop_broker("a", unregister=False)
+        with pytest.raises(RocketMQError) as caught:
+            client.max_offsets([QUEUE])
+        assert caught.value.facts["broker_name"] == "a"
+        away: dict[str, RocketMQError] = {}
+        seen = group_lag(client, "g", [TOPIC], on_away=away.__setitem__)
+        assert ([row.queue.queue_id for row in seen], [*away]) == ([2], ["a"])
+
+    async def ask() -> RocketMQError:
+        async with AsyncClient(mq.name_server, operation_timeout_ms=500) as client:
+            with pytest.raises(RocketMQError) as caught:
+                await client.max_offsets([QUEUE])
+            return caught.value
+
+    assert asyncio.run(ask()).facts["broker_name"] == "a"
+
+
 def answers(client: Client) -> bool:
     try:
         return client.max_offsets([QUEUE]) == {QUEUE: 1}

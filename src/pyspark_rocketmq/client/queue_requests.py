@@ -76,7 +76,7 @@ class QueueRequests:
             outcomes = self._ask_once(todo, deadline.sooner(self._timeout_ms), slaves=slaves)
             for queue, outcome in outcomes.items():
                 if isinstance(outcome, RocketMQError):
-                    outcome.facts.setdefault("broker_name", queue.broker_name)
+                    outcome.facts.setdefault("broker_name", self._name_broker(queue))
                     outcome.facts.setdefault("topic", queue.topic)
                     errors[queue] = outcome
                 else:
@@ -133,6 +133,11 @@ class QueueRequests:
             except RocketMQError as error:
                 outcomes[queue] = error
         return outcomes | pipeline(placed, deadline=deadline)
+
+    def _name_broker(self, queue: MessageQueue) -> str:
+        """Return the broker that was asked: a static topic's queue is named after none."""
+        route = self._routes.remembered(queue.topic)
+        return (route.owner(queue) if route is not None else None) or queue.broker_name
 
     def _try_connection(self, addr: str) -> Connection | RocketMQError:
         try:

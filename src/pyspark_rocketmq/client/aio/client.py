@@ -268,7 +268,9 @@ class AsyncClient:
                 until = deadline.sooner(self.options.request_timeout_ms)
                 return call.parse(await connection.call(call.request, call.body, deadline=until))
             except RocketMQError as error:
-                error.facts.setdefault("broker_name", queue.broker_name)
+                route = self.routes.remembered(queue.topic)
+                owner = route.owner(queue) if route is not None else None
+                error.facts.setdefault("broker_name", owner or queue.broker_name)
                 error.facts.setdefault("topic", queue.topic)
                 raise
 
