@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from tests.support.cli import CommandLine
 
-from pyspark_rocketmq.client import Client, OutgoingMessage
+from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage, Producer
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 from pyspark_rocketmq.testing import MockBroker
 
 DLQ = "%DLQ%billing"
@@ -66,6 +67,27 @@ def test_old_letters_are_left(cli, mq):
     die(mq, "a")
     assert cli("replay", "billing", "--to", "orders", "--max-age", "1d", "--json").json()["found"] == 1
     assert cli("replay", "billing", "--to", "orders", "--until", "-1h", "--json").json()["found"] == 0
+
+
+def test_the_original_topic_is_named_as_in_the_namespace(cli, mq):
+    mq.create_topic("ns%orders", 1)
+    with Client(ClientOptions(name_servers=(mq.name_server,), namespace="ns")) as client:
+        sent = Producer(client).send(OutgoingMessage("orders", b"a"))
+        message = last_messages(client, [sent.queue], 1)[0]
+        back = ConsumerSendMsgBackRequest(
+            offset=message.commit_log_offset,
+            group="billing",
+            delay_level=-1,
+            origin_msg_id=message.msg_id,
+            origin_topic="orders",
+            max_reconsume_times=16,
+            broker_name=message.broker_name,
+        )
+        addr = client.broker_address(message.broker_name, topic="orders")
+        client.connection(addr).call(back, deadline=client.deadline()).require()
+    for topic, found in (("orders", 1), ("ns%orders", 1), ("payments", 0)):
+        told = cli("replay", "billing", "--topic", topic, "-o", "namespace=ns", "--json").json()
+        assert [each["to"] for each in told["messages"]] == ["orders"] * found
 
 
 @pytest.fixture

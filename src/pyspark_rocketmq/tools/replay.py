@@ -22,6 +22,7 @@ from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, Permission
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, user_properties
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 from pyspark_rocketmq.tools.origins import Origin
 from pyspark_rocketmq.tools.transfer.pace import Pace
 
@@ -68,12 +69,12 @@ class ReplayFilter:
     limit: int | None = None
     max_replays: int | None = None
 
-    def takes(self, message: Message) -> bool:
-        """Return whether a message is selected."""
+    def takes(self, message: Message, namespace: Namespace = NO_NAMESPACE) -> bool:
+        """Return whether a message is selected. Brokers note its first topic with the client's namespace."""
         return (
             (not self.tags or message.tags in self.tags)
             and (not self.keys or not self.keys.isdisjoint((message.keys or "").split()))
-            and (self.topic is None or _first_of(message, _TOPIC_PROPERTIES) == self.topic)
+            and (self.topic is None or _origin(message, namespace) == namespace.plain(self.topic))
             and (self.since_ms is None or message.store_timestamp >= self.since_ms)
             and (self.until_ms is None or message.store_timestamp < self.until_ms)
             and (self.text is None or self.text.encode() in message.body)
@@ -147,9 +148,10 @@ def select_replays(
 ) -> list[Replay]:
     """Read the messages to resend from ranges. Parameters and errors as in `find_replays`."""
     options = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
-    found = (message for message in read_messages(client, ranges, options) if chosen.takes(message))
-    ordered = in_store_order(found, chosen.limit)
-    return [Replay(message, to or _first_topic(message)) for message in ordered]
+    namespace = client.namespace
+    messages = read_messages(client, ranges, options)
+    ordered = in_store_order((each for each in messages if chosen.takes(each, namespace)), chosen.limit)
+    return [Replay(message, to or _first_topic(message, namespace)) for message in ordered]
 
 
 def in_store_order(messages: Iterable[Message], limit: int | None) -> list[Message]:
@@ -207,12 +209,14 @@ def count_replays(message: Message) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else 0
 
 
-def _first_of(message: Message, names: Sequence[str]) -> str | None:
-    return next((message.properties[name] for name in names if name in message.properties), None)
+def _origin(message: Message, namespace: Namespace) -> str | None:
+    """Return the topic that a message was first sent to, None if it does not say it."""
+    names = (message.properties[name] for name in _TOPIC_PROPERTIES if name in message.properties)
+    return next(map(namespace.plain, names), None)
 
 
-def _first_topic(message: Message) -> str:
-    topic = _first_of(message, _TOPIC_PROPERTIES)
+def _first_topic(message: Message, namespace: Namespace) -> str:
+    topic = _origin(message, namespace)
     if topic is None:
         raise OptionError(
             "a message does not say which topic it was first sent to: give one with --to",
