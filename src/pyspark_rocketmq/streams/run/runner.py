@@ -114,7 +114,10 @@ def start(
             forget_unwritten_start(place)
         with temporary_settings(session, _query_settings(session)), _limit_memory(session, plan):
             query = start_sinks(compiler, guard, checkpoint, dict(trigger or _choose_trigger(plan)))
+            undo.callback(query.stop)  # before the job is released
             letters = _start_dead_letters(plan, guard, letters_checkpoint)
+            if letters is not None:
+                undo.callback(letters.stop)
         held.enter_context(_count(session, query, checkpoint))
         record.write()
         undo.pop_all()

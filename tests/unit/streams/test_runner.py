@@ -1,0 +1,44 @@
+"""The start of a job that fails, without Spark."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+from tests.unit.streams.small_pipelines import stream
+
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.streams.run import runner
+from pyspark_rocketmq.streams.run.job_registry import job_lock, jobs
+from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with
+
+
+def test_a_query_does_not_run_on_without_its_job(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path))
+    recorder = PlanRecorder()
+    with launching_with(recorder):
+        stream().toPrint().start()
+    plan, checkpoint = recorder.plans[0], str(tmp_path / "checkpoints" / "tests.analysis")
+    held: list[bool] = []
+
+    def stop() -> None:
+        with pytest.raises(RocketMQError, match="already running"):
+            job_lock(plan.job, checkpoint, standby=False, clock=runner.SYSTEM_CLOCK).__enter__()
+        held.append(True)
+
+    def fail(*_: object) -> None:
+        raise OptionError("the topic of dead letters is missing")
+
+    nothing = contextlib.nullcontext
+    monkeypatch.setattr(runner, "get_plan_session", lambda *_: SimpleNamespace())
+    monkeypatch.setattr(runner, "Compiler", lambda *_, **__: None)
+    monkeypatch.setattr(runner, "_query_settings", lambda _: {})
+    for name in ("_follow", "temporary_settings", "_limit_memory", "_count"):
+        monkeypatch.setattr(runner, name, lambda *_: nothing())
+    monkeypatch.setattr(runner, "start_sinks", lambda *_: SimpleNamespace(stop=stop))
+    monkeypatch.setattr(runner, "_start_dead_letters", fail)
+    with pytest.raises(OptionError, match="dead letters"):
+        runner.start(None, plan)
+    assert held == [True]
+    assert jobs() == []
