@@ -409,6 +409,21 @@ def test_an_address_that_nobody_listens_at(closed_port: str) -> None:
     asyncio.run(main())
 
 
+def test_routes_are_kept_while_no_name_server_answers(mq: MockBroker, closed_port: str) -> None:
+    async def main() -> None:
+        options = ClientOptions(name_servers=(mq.name_server,), connect_timeout_ms=500, route_refresh_ms=300)
+        async with AsyncClient(options) as client:
+            assert len(await client.read_queues("orders")) == 2
+            client.routes._addresses = (closed_port,)
+            client.routes.invalidate("orders")
+            began = time.monotonic()
+            for _ in range(20):
+                assert len(await client.read_queues("orders")) == 2
+            assert time.monotonic() - began < 20 * 0.5 / 2, "each call waited for the name server"
+
+    asyncio.run(main())
+
+
 def test_one_name_server_is_enough(mq: MockBroker, closed_port: str) -> None:
     async def main() -> None:
         options = ClientOptions(name_servers=(closed_port, mq.name_server), connect_timeout_ms=60_000)

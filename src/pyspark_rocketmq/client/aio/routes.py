@@ -33,6 +33,8 @@ _PASSED_OVER_S: Final = 30.0
 class AsyncRoutes:
     """Routes by topic, cached for ``ttl_ms``. Tasks that look up the same topic share one lookup.
 
+    An expired route is used for this time again if no name server answers.
+
     Parameters
     ----------
     connect : Callable
@@ -156,12 +158,11 @@ class AsyncRoutes:
                 lambda: self._pass(topic, deadline), deadline=deadline, random=self._random, policy=_POLICY
             )
         except RocketMQError as error:
-            known = self._known.get(topic)
-            if known is not None:  # brokers work without name servers
-                return known[0]
-            if isinstance(error, ConnectError):
+            route = self.remembered(topic)  # brokers work without name servers
+            if route is None and isinstance(error, ConnectError):
                 raise NameServerError(error.message, **error.facts) from error.__cause__
-            raise
+            if route is None:
+                raise
         self._stale.discard(topic)
         if route is not None:
             self._known[topic] = (route, self._clock.monotonic() + self._ttl_s)
