@@ -47,6 +47,16 @@ def test_one_process_runs_a_job():
         find_job("x")
 
 
+def test_jobs_whose_names_differ_in_one_character_do_not_share_a_checkpoint():
+    names = ["订单.x", "用户.x", "a b.x", "a/b.x", "a_b.x"]
+    assert len({checkpoint_of(name) for name in names}) == len(names)
+    assert checkpoint_of("a_b.x").endswith("/a_b.x")
+    for name in names:
+        JobRecord(name, checkpoint_of(name), 1, 2, "").write()
+    assert sorted(found.job for found in jobs()) == sorted(names)
+    assert find_job("订单.x").checkpoint == checkpoint_of("订单.x")
+
+
 def test_a_record_is_replaced_as_a_whole(tmp_path):
     JobRecord("a.b", "c", 1, 2, "steps").write()
     file = tmp_path / "jobs" / "a.b.json"

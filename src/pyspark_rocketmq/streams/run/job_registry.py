@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -32,6 +33,7 @@ _ENV: Final = "PYSPARK_ROCKETMQ_STREAMS_HOME"
 _LOCK: Final = "job.lock"
 _OFFSETS: Final = "offsets"
 _POLL_S: Final = 0.2
+_DIGITS: Final = 12
 _LAST_RUN_MS: Final = 3_000
 """The time that an earlier run has to release its job."""
 
@@ -52,8 +54,9 @@ def replacing(file: Path) -> Iterator[Path]:
 
 
 def file_name(job: str) -> str:
-    """Return the file name for a job's name."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", job)
+    """Return the file name for a job's name. Two names never have the same one."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", job)
+    return name if name == job else f"{name}-{hashlib.sha256(job.encode()).hexdigest()[:_DIGITS]}"
 
 
 def checkpoint_of(job: str) -> str:
