@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import stat
+import threading
+from unittest.mock import Mock
 
 import pytest
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import CheckpointStrategy, StreamBuilder, WindowStrategy
+from pyspark_rocketmq.streams.run import elastic
 from pyspark_rocketmq.streams.run.elastic import Instance, Meeting
 from pyspark_rocketmq.streams.run.job_registry import job_lock, jobs_home, take_job_lock
 
@@ -67,3 +70,22 @@ def test_what_cannot_be_elastic_is_refused_before_anything_starts():
         StreamBuilder.dataStream("n", "p").fromArray(["x"]).toPrint().start(elastic=2)
     with pytest.raises(PlanError, match="at least one core"):
         stream().start(elastic=-1)
+
+
+def test_a_worker_that_does_not_start_is_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(elastic, "_RESTART_MS", 1)
+    instance = Instance("n.p", str(tmp_path / "checkpoint"), cores=1, clock=SYSTEM_CLOCK)
+    instance._worker = Mock(is_running=False)
+    running = threading.Event()
+    outcomes = iter([OSError("no memory"), OSError("no memory"), None])
+
+    def start(_: Meeting) -> None:
+        outcome = next(outcomes)
+        if outcome is not None:
+            raise outcome
+        instance._worker = Mock(is_running=True)
+        running.set()
+
+    monkeypatch.setattr(instance, "_start_worker", start)
+    with instance._keeping_worker(Meeting("spark://127.0.0.1:1", "a")):
+        assert running.wait(10)

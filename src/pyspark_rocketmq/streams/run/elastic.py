@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -43,6 +44,7 @@ from pyspark_rocketmq.streams.run.job_registry import (
 
 __all__ = ["Instance", "Meeting", "check_elastic", "leading"]
 
+_LOG: Final = logging.getLogger(__name__)
 _HOST: Final = "127.0.0.1"
 _DEPLOY: Final = "org.apache.spark.deploy"
 _ANY_PORT: Final = ("--port", "0", "--webui-port", "0")
@@ -225,7 +227,10 @@ class Instance:
         def keep() -> None:
             while not stop.wait(_RESTART_MS / 1_000):
                 if self._worker is not None and not self._worker.is_running:
-                    self._start_worker(meeting)
+                    try:
+                        self._start_worker(meeting)
+                    except OSError as error:  # such as no memory for a process now
+                        _LOG.warning("the worker of %s does not start: %s", self._job, error)
 
         keeper = threading.Thread(target=keep, name=f"worker of {self._job}", daemon=True)
         keeper.start()
