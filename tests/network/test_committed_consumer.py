@@ -91,7 +91,7 @@ def test_lost_records_are_told(mq: MockCluster, client: Client, query: Query) ->
 
 
 def test_queues_of_a_broker_that_was_away_at_the_start_begin_at_their_first_message(
-    mq: MockCluster, client: Client, query: Query
+    mq: MockCluster, client: Client, query: Query, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = MessageQueue("orders", "broker-b", 0)
     for body in (b"expired", b"a"):
@@ -103,6 +103,9 @@ def test_queues_of_a_broker_that_was_away_at_the_start_begin_at_their_first_mess
     mq.register("broker-b")
     client.invalidate("orders")
     assert rows(consumer) == ["a"]
+    assert [each.message.partition(" is new")[2] for each in caplog.records] == [
+        " here, and messages before offset 1 have expired"
+    ]
 
 
 def test_a_commit_topic_must_exist(client: Client) -> None:

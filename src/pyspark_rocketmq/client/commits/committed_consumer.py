@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -23,6 +24,7 @@ from pyspark_rocketmq.planning.commits.visible import clip, join, listed, subtra
 
 __all__ = ["CommittedConsumer"]
 
+_LOG: Final = logging.getLogger(__name__)
 _VERSION: Final = 1
 
 
@@ -80,7 +82,8 @@ class CommittedConsumer:
     commit_topic : str, optional
         By default the topic's name with ``-commits``.
     start : {"earliest", "latest"}
-        "latest" returns what is committed, or sent without a transaction, from now on.
+        "latest" returns what is committed, or sent without a transaction, from now on. Queues that appear
+        later, also with a broker that was away, are returned from their first stored message.
     position : str, optional
         Instead of ``start``: the `position` of another consumer of the topic.
 
@@ -212,6 +215,9 @@ class CommittedConsumer:
         """Return the position with queues that it lacks: added later, or of a broker that was away before."""
         at = self._at
         begins = self._client.min_offsets([queue for queue in queues if queue not in at.offsets])
+        for queue, begin in begins.items():
+            if begin:  # a new queue from which messages have expired, or an old one: both look the same
+                _LOG.warning("%s is new here, and messages before offset %d have expired", queue, begin)
         return replace(at, offsets={**begins, **at.offsets}, floor={**begins, **at.floor})
 
     def _choose(
