@@ -341,6 +341,7 @@ def test_a_lag_above_the_limit_is_exit_code_1(cli: CommandLine) -> None:
         told = cli(*words, "--max", "1", "--json")
         assert (told.code, told.json()["lag"]) == (1, 2)
         assert cli(*words, "--max", "1", "--watch").code == 2
+        assert "--json prints once: remove --watch" in cli(*words, "--json", "--watch").err
         mq.stop_broker("broker-b", unregister=False)
         assert cli(*words, "--max", "5").code == 1, "a lag that is not known is no lag below the limit"
 

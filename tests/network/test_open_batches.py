@@ -64,6 +64,7 @@ def test_only_open_batches_are_given_up(mq: MockCluster, client: Client, cli: Co
 def test_what_cannot_be_listed_is_said(client: Client, cli: CommandLine) -> None:
     for words in (["tx", "list"], ["tx", "list", "/tmp", "--topic", "orders"]):
         assert "give either a folder or --topic" in cli(*words).err
+    assert "--commit-topic is that of --topic" in cli("tx", "list", "/tmp", "--commit-topic", "others").err
     assert "Create it once" in cli("tx", "list", "--topic", "orders", "--commit-topic", "others").err
     with pytest.raises(OptionError, match="another program wrote this batch"):
         give_up(client, "orders-commits", OpenBatch(owner="q", number=1, begun_at_ms=0))

@@ -150,15 +150,15 @@ class QueryLogReader:
             The folder cannot be read.
         """
         with self._lock:
-            return self._look()
+            try:
+                return self._look()
+            except OSError as error:
+                raise OptionError(
+                    f"the query log cannot be read: {error.strerror}", folder=error.filename or self._folder
+                ) from error
 
     def _look(self) -> tuple[QueryHistory, ...]:
-        try:
-            files = [(file, file.stat()) for file in self._folder.glob("*.jsonl")]
-        except OSError as error:
-            raise OptionError(
-                f"the query log cannot be read: {error.strerror}", folder=self._folder
-            ) from error
+        files = [(file, file.stat()) for file in self._folder.glob("*.jsonl")]
         for file, stat in sorted(files, key=lambda each: each[1].st_mtime)[-_RUNS:]:
             inode, offset = self._read.get(file, (stat.st_ino, 0))
             if inode != stat.st_ino or stat.st_size < offset:  # the file was rotated

@@ -6,6 +6,7 @@ import pytest
 from tests.support.query_logs import QUERY, RUN, LogFile, progress
 
 from pyspark_rocketmq.dashboard.history import BatchPoint, QueryLogReader
+from pyspark_rocketmq.errors import OptionError
 
 
 @pytest.fixture
@@ -90,6 +91,12 @@ def test_a_line_that_is_not_whole_yet_is_read_when_it_is_and_a_broken_one_is_pas
     with log.path.open("a") as file:
         file.write(f', "runId": "{RUN}"}}\n')
     assert reader.look()[0].ended is True
+
+
+def test_a_log_that_cannot_be_read_is_named(log, tmp_path):
+    log.path.mkdir()
+    with pytest.raises(OptionError, match=f"the query log cannot be read: Is a directory .*{log.path}"):
+        QueryLogReader(tmp_path).look()
 
 
 def test_a_file_that_was_put_aside_is_read_anew(log, tmp_path):

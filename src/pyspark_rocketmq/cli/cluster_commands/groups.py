@@ -89,10 +89,12 @@ def lag(
 
     if watch and most is not None:
         raise OptionError("--max checks once: remove --watch")
+    if watch and json:
+        raise OptionError("--json prints once: remove --watch")
     away: dict[str, RocketMQError] = {}
     with connect(namesrv, option) as client:
         names = topics_of(client, group, topic, on_away=away.__setitem__)
-        if watch and not json:
+        if watch:
             _watch(client, group, names, interval)
             return
         rows = group_lag(client, group, names, on_away=away.__setitem__)

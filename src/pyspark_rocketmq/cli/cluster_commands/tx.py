@@ -58,6 +58,8 @@ def list_(
 
     if (folder is None) == (topic is None):
         raise OptionError("give either a folder or --topic")
+    if folder is not None and commit_topic is not None:
+        raise OptionError("--commit-topic is that of --topic, not of a folder")
     if topic is not None:
         with connect(namesrv, option) as client:
             batches = find_open_batches(client, commit_topic_of(topic, commit_topic))

@@ -68,7 +68,10 @@ def replay(
         bool, typer.Option("--yes", "-y", help="Send the messages. Without it the command only lists them.")
     ] = False,
     readable: Annotated[
-        bool, typer.Option("--make-readable", help="First give the group's topic read permission.")
+        bool,
+        typer.Option(
+            "--make-readable", help="First give the group's topic read permission, even without --yes."
+        ),
     ] = False,
     namesrv: Namesrv = None,
     option: Settings = None,
