@@ -523,7 +523,7 @@ def test_the_dialect_follows_the_tables_and_the_setting():
         queries, options = JobQueries(), parse_options(JobOptions, settings)
         if with_table:
             queries.table(table, options)
-        assert queries.query(text, ["bid"], options).changed is translated
+        assert queries.query(text, ["bid"] * with_table, options).changed is translated
 
 
 def test_a_whole_statement_holds_the_translated_query():

@@ -61,14 +61,7 @@ class JobQueries:
         self._flink = False
         self._numbers = itertools.count()
         self._views: dict[str, Relation] = {}
-        self._times: dict[str, frozenset[str]] = {}
-        self._nested: dict[str, dict[str, str]] = {}
-        self._changelogs: set[str] = set()
-        self._topics: set[str] = set()
-        self._versions: dict[str, Versions | None] = {}
-        self._bounded: set[str] = set()
-        self._files: set[str] = set()
-        self._write_only: dict[str, str] = {}
+        self._tables: dict[str, Relation] = {}
 
     def table(self, declared: CreateTable, options: JobOptions) -> CreateTable:
         """Note a table of the job, and return it with its computed columns translated.
@@ -81,30 +74,7 @@ class JobQueries:
         """
         self._flink |= declared.flink
         self._views.pop(declared.name.key, None)
-        self._changelogs.discard(declared.name.key)
-        self._topics.discard(declared.name.key)
-        self._versions.pop(declared.name.key, None)
-        self._bounded.discard(declared.name.key)
-        self._files.discard(declared.name.key)
-        self._write_only.pop(declared.name.key, None)
-        if declared.connector in WRITE_ONLY:
-            self._write_only[declared.name.key] = declared.connector
-        if declared.connector == "filesystem":
-            self._files.add(declared.name.key)
-        if declared.connector in BOUNDED:
-            self._bounded.add(declared.name.key)
-        if any(changelog_of(option) for option in declared.options):
-            self._changelogs.add(declared.name.key)
-        if declared.connector not in CONNECTORS:
-            self._topics.add(declared.name.key)
-        if declared.connector not in BOUNDED:
-            self._versions[declared.name.key] = _versions(declared)
-        self._nested[declared.name.key] = nested_columns(declared.columns)
-        self._times[declared.name.key] = frozenset(
-            column.name.key
-            for column in declared.columns
-            if isinstance(column, ComputedColumn) and _IS_PROCTIME.fullmatch(column.expression.text)
-        )
+        self._tables[declared.name.key] = _rows_of(declared)
         if not self.is_flink(options):
             return declared
         return replace(declared, columns=tuple(map(_translated, declared.columns)))
@@ -157,27 +127,15 @@ class JobQueries:
         takes_back: bool = False,
     ) -> Translated:
         stream = options.mode is RuntimeMode.STREAMING
+        known = {name: _in_mode(self._tables[name], stream=stream) for name in tables}
         if not self.is_flink(options):
-            if stream and query.names & self._changelogs:
+            if any(known[name].changelog for name in query.names & known.keys()):
                 query.position.fail(
                     "a changelog is read as a stream by Flink's dialect: SET 'dialect' = 'flink', or "
                     "SET 'runtimeMode' = 'batch' to read the rows that remain"
                 )
             _refuse_flinks_calls(query)
             return Translated(query.padded, False, Relation())
-        known = {
-            name: Relation(
-                stream=stream and name not in self._bounded,
-                changelog=stream and name in self._changelogs,
-                processing_time=self._times.get(name, frozenset()),
-                nested=self._nested.get(name, {}),
-                messages=name in self._topics,
-                files=name in self._files,
-                versions=self._versions.get(name) if stream or name not in self._changelogs else None,
-                write_only=self._write_only.get(name, ""),
-            )
-            for name in tables
-        }
         allowed = options.output_mode is None
         always = stream and allowed and (takes_back or bool(options.state_ttl_ms))
         rules = StateRules(allowed, always, self._numbers)
@@ -202,6 +160,33 @@ def _refuse_flinks_calls(query: Query) -> None:
                 f"{token.text.upper()} is Flink's, and this query is in Spark's dialect: SET 'dialect' = "
                 "'flink', or group by Spark's window(time, '1 hour')"
             )
+
+
+def _rows_of(table: CreateTable) -> Relation:
+    """Return what is known of a table's rows, read as a stream."""
+    times = (
+        column.name.key
+        for column in table.columns
+        if isinstance(column, ComputedColumn) and _IS_PROCTIME.fullmatch(column.expression.text)
+    )
+    bounded = table.connector in BOUNDED
+    return Relation(
+        stream=not bounded,
+        changelog=any(map(changelog_of, table.options)),
+        processing_time=frozenset(times),
+        nested=nested_columns(table.columns),
+        messages=table.connector not in CONNECTORS,
+        files=table.connector == "filesystem",
+        versions=None if bounded else _versions(table),
+        write_only=table.connector if table.connector in WRITE_ONLY else "",
+    )
+
+
+def _in_mode(rows: Relation, *, stream: bool) -> Relation:
+    """Return a table's rows as this job reads them: of a changelog, a batch has the rows that remain."""
+    if stream:
+        return rows
+    return replace(rows, stream=False, changelog=False, versions=None if rows.changelog else rows.versions)
 
 
 def _versions(declared: CreateTable) -> Versions | None:
