@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.simulation.edge_answers import answer
+from tests.simulation.edge_answers import GOES_AWAY, answer
 from tests.support.light_cluster import light_cluster
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Admin, Client
+from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer, ProducerOptions
 from pyspark_rocketmq.client.net.connection import Connection
-from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.client.read.queue_reader import read_messages
+from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.devcluster import DevCluster
+from pyspark_rocketmq.errors import TransportError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import (
     GetMaxOffsetRequest,
@@ -33,6 +42,7 @@ FLOOD = 2_000
 class Edge:
     """A broker with settings that bring it to the edge."""
 
+    cluster: DevCluster
     client: Client
     connection: Connection
     queue: MessageQueue
@@ -72,7 +82,7 @@ def edge(request: pytest.FixtureRequest) -> Iterator[Edge]:
         Admin(client).create_topic("edge", queues=1)
         eventually(lambda: client.write_queues("edge"), 30)
         (queue,) = client.write_queues("edge")
-        yield Edge(client, client.connection(client.queue_address(queue)), queue)
+        yield Edge(cluster, client, client.connection(client.queue_address(queue)), queue)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +115,62 @@ def test_pulls_for_which_a_broker_has_no_room_are_refused_one_by_one(edge: Edge)
     assert (code, remark) in codes
     assert codes - {(code, remark)} <= {(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")}
     assert len(codes) == 2
+
+
+_BUSY_PAGE_CACHE = ("sends are rejected", "waiting sends are refused", "a message is not stored")
+
+
+@pytest.mark.parametrize("edge", [{"osPageCacheBusyTimeOutMills": "-1"}], indirect=True)
+def test_sends_while_the_page_cache_is_busy_are_refused_and_not_stored(edge: Edge) -> None:
+    """With this setting it is busy whenever a message is written."""
+    known = {_without_numbers(*answer(f"the page cache is busy: {what}")) for what in _BUSY_PAGE_CACHE}
+    seen = Counter[tuple[int, str]]()
+    deadline = edge.client.deadline(120_000)
+    while not seen.keys() >= known:
+        opaques = edge.connection.submit_all([(edge.send(), bytes(16 << 10))] * 500, deadline=deadline)
+        answers = [edge.connection.wait(opaque, deadline) for opaque in opaques]
+        seen.update(_without_numbers(each.code, each.remark or "") for each in answers)
+    assert seen.keys() == known | {(ResponseCode.SUCCESS, "")}
+    eventually(lambda: edge.stored() == seen[ResponseCode.SUCCESS, ""], 10)
+
+
+def _without_numbers(code: int, remark: str) -> tuple[int, str]:
+    return code, re.sub(r"\d+", "0", remark)
+
+
+@pytest.mark.parametrize(
+    "edge", [{"enableShutdownGracefully": "true", "shutdownWaitTimeSeconds": "4"}], indirect=True
+)
+def test_a_broker_that_shuts_down_sends_clients_away_and_stores_nothing_of_them(edge: Edge) -> None:
+    broker, deadline = edge.cluster.broker(), edge.client.deadline(120_000)
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGTERM)
+    stored = 0
+    while (response := edge.connection.call(edge.send(), b"early", deadline=deadline)).code == 0:
+        stored += 1
+    assert (response.code, response.remark) == answer(GOES_AWAY)
+    response = edge.connection.call(edge.pull(), deadline=deadline)
+    assert (response.code, response.remark) == answer(GOES_AWAY)
+
+    bodies = [b"%d" % number for number in range(20)]
+    patient = ProducerOptions(send_timeout_ms=60_000, retries=1_000)
+    producer = Producer(edge.client, options=patient)
+    sender = threading.Thread(
+        target=lambda: [producer.send(OutgoingMessage("edge", body), edge.queue) for body in bodies]
+    )
+    sender.start()
+    with pytest.raises(TransportError):
+        _send_until_closed(edge)
+    broker.kill()  # it closed its connections, and takes 20 s more
+    broker.start()
+    sender.join(60)
+    eventually(lambda: edge.client.max_offsets([edge.queue])[edge.queue] >= stored + len(bodies), 60)
+    end = edge.client.max_offsets([edge.queue])[edge.queue]
+    found = read_messages(edge.client, [OffsetRange(edge.queue, 0, end)], ReadOptions(consumer_group="edge"))
+    assert [each.body for each in found] == [b"early"] * stored + bodies
+
+
+def _send_until_closed(edge: Edge) -> None:
+    while True:
+        response = edge.connection.call(edge.send(), b"late", deadline=edge.client.deadline(30_000))
+        assert (response.code, response.remark) == answer(GOES_AWAY)

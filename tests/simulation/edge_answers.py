@@ -97,11 +97,12 @@ REFUSED_FOR_GOOD: Final = {
 """Answers after which a send is tried elsewhere, a limited number of times."""
 
 GOES_AWAY: Final = "a server shuts down"
+_GOES_AWAY: Final = _Edge(frozenset(), ResponseCode.GO_AWAY, "please go away", times=(1_000_000,))
 
 
 def answer(kind: str) -> tuple[ResponseCode, str]:
     """Return the code and the remark of a kind of answers."""
-    edge = (_BUSY | WEAK | REFUSED_FOR_GOOD)[kind]
+    edge = (_BUSY | WEAK | REFUSED_FOR_GOOD | {GOES_AWAY: _GOES_AWAY})[kind]
     return edge.code, edge.remark
 
 
@@ -137,11 +138,11 @@ def _shut_down(scene: Scene) -> None:
     if not server.running:
         return
     going = Mischief(
-        Answering.REFUSED,
-        frozenset(),
-        1_000_000,
-        ResponseCode.GO_AWAY,
-        remark="please go away",
+        _GOES_AWAY.how,
+        _GOES_AWAY.codes,
+        *_GOES_AWAY.times,
+        _GOES_AWAY.code,
+        remark=_GOES_AWAY.remark,
         what=GOES_AWAY,
     )
     server.mischief.insert(0, going)

@@ -29,13 +29,14 @@ def is_registered(
     name_servers: Sequence[str],
     *,
     broker_name: str,
-    broker_id: int,
     address: str,
     options: ConnectionOptions,
     deadline: Deadline,
     clock: Clock,
 ) -> bool:
     """Return whether every one of these name servers has the broker at this address.
+
+    Its id does not matter: controllers give brokers other ids than their settings have.
 
     Raises
     ------
@@ -46,7 +47,7 @@ def is_registered(
         with contextlib.closing(Connection(name_server, options, clock)) as connection:
             response = connection.call(GetBrokerClusterInfoRequest(), deadline=deadline).require()
             known = decode_cluster_info(response.body).brokers.get(broker_name)
-        if known is None or known.addresses.get(broker_id) != address:
+        if known is None or address not in known.addresses.values():
             return False
     return True
 

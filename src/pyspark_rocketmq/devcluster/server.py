@@ -239,7 +239,6 @@ class Broker(Server):
         return is_registered(
             [server.address for server in self._name_servers if server.is_running],
             broker_name=self.broker_name,
-            broker_id=self.broker_id,
             address=self.address,
             options=self._runtime.connection,
             deadline=deadline,
