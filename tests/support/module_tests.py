@@ -29,8 +29,8 @@ def find_tests(folders: tuple[str, ...], *, of_users: bool = False) -> dict[str,
     """Return the test files that concern each module, as paths below the repository.
 
     They are those that import it or have its path; else those of the modules that import it; else those
-    whose helpers import it. With ``of_users``, those of the modules that import it are always among them,
-    and of those that import these within its package.
+    whose helpers import it. With ``of_users``, all of these are among them, and those of the modules that
+    import the latter within its package.
     """
     files = sorted(str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py"))
     own: dict[str, set[str]] = {file: set() for file in files}
@@ -46,9 +46,10 @@ def find_tests(folders: tuple[str, ...], *, of_users: bool = False) -> dict[str,
         for used in _files(_imports(SOURCE / file)) & users.keys() - {file}:
             users[used].add(file)
     if of_users:
+        every = {file: tests | helped[file] for file, tests in own.items()}
         own = {
-            file: tests.union(*(own[user] for user in _users_near(users, file)))
-            for file, tests in own.items()
+            file: tests.union(*(every[user] for user in _users_near(users, file)))
+            for file, tests in every.items()
         }
     return {
         file: sorted(own[file] or _of_users(users, own, file) or helped[file])
