@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -100,7 +101,29 @@ def test_a_driver_that_is_gone_is_told(ui):
         SparkMetrics(ui.url + "/elsewhere").look()
 
 
-@pytest.mark.parametrize("url", ["driver:4040", "file:///etc/passwd", "http://", ""])
+def test_a_server_of_another_protocol_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1_024)
+                connection.sendall(b"\x00\x00\x00\x02{}\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(OptionError, match="does not answer with its metrics"):
+            SparkMetrics(f"http://127.0.0.1:{server.getsockname()[1]}").look()
+        thread.join(30)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("driver:4040", "file:///etc/passwd", "http://", ""),
+        *("http://driver:port", "http://driver:99999", "http://[::1"),
+    ],
+)
 def test_what_is_no_address_is_refused(url):
     with pytest.raises(OptionError, match="an address such as"):
         SparkMetrics(url)

@@ -12,6 +12,7 @@ import re
 import threading
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -50,7 +51,7 @@ class SparkMetrics:
     nothing = "Spark tells of no query: spark.sql.streaming.metricsEnabled must be true before it starts"
 
     def __init__(self, url: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+        if not _is_address(url):
             raise OptionError("Spark's UI has an address such as http://driver:4040", spark=url)
         self._url = f"{url.rstrip('/')}/metrics/json/"
         self._clock = clock
@@ -84,12 +85,20 @@ class SparkMetrics:
         try:
             with urllib.request.urlopen(self._url, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - checked above
                 gauges = json.loads(answer.read(_MOST_BYTES))["gauges"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             reason = getattr(error, "reason", None) or error
             raise OptionError(f"{_SILENT}: {reason}", url=self._url) from error
         if not isinstance(gauges, dict):
             raise OptionError(_SILENT, url=self._url)
         return gauges
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a bracket is open, or the port is no number
+        return False
 
 
 def _by_query(gauges: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, float]]:
