@@ -88,6 +88,8 @@ class QueryHistory:
     failed : bool
     reason, trace : str, optional
         The last cause of a failure, and the exception as Spark reports it.
+    started_ms : int
+        The time of its start; of its first known event, if the log's part with its start was replaced.
     restarted : bool
         A later run of the same query exists.
     groups : tuple of str
@@ -110,6 +112,7 @@ class QueryHistory:
     def take(self, event: Mapping[str, Any]) -> None:
         """Add a line of the log. Fields that a newer release may add are ignored."""
         self.seen_ms = int(event["at"])
+        self.started_ms = self.started_ms or self.seen_ms
         match event["event"]:
             case "started":
                 self.query_id, self.name = event["queryId"], event.get("name")

@@ -50,6 +50,17 @@ def test_failures_come_first_until_their_query_is_started_again(tmp_path):
     assert runs[1].trace == "it broke\n\tat x"
 
 
+def test_a_run_whose_start_is_in_a_replaced_part_of_its_log_is_later_than_the_failed_one(tmp_path):
+    failed, again = LogFile(tmp_path, "failed"), LogFile(tmp_path, "again")
+    failed.write("started", 1_000, queryId=QUERY)
+    failed.write("terminated", 2_000, queryId=QUERY, failed=True, reason="it broke")
+    again.write("progress", 9_000, progress=progress(7, read=10, newest=20))
+    again.write("progress", 9_500, progress=progress(8, read=20, newest=20))
+    running, mended = QueryLogReader(tmp_path).look()
+    assert (running.run_id, running.restarted, running.started_ms) == ("again", False, 9_000)
+    assert (mended.run_id, mended.restarted) == ("failed", True)
+
+
 def test_the_groups_for_which_a_query_commits(log, tmp_path):
     log.write("progress", 2_000, progress=progress(0, read=10, newest=20, group="billing"))
     assert QueryLogReader(tmp_path).look()[0].groups == ("billing",)
