@@ -14,6 +14,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.cookiejar import CookieJar
 from importlib.resources import files
 from pathlib import Path
 
@@ -214,7 +215,21 @@ def test_with_a_token_nobody_else_gets_anything(log):
             assert served.get(path)[0] == 401, path
         assert served.get("/state?token=secret-token", Host="any.example")[0] == 200
         assert served.get("/state", Authorization="Bearer secret-token")[0] == 200
-        assert served.get("/state", Cookie="pyspark-rocketmq-dashboard=secret-token")[0] == 200
+
+
+def test_a_browser_keeps_the_tokens_of_two_dashboards_of_a_host():
+    jar = CookieJar()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    with (
+        Served(create_app(None, None, token="one")) as one,
+        Served(create_app(None, None, token='t"w;o')) as two,
+    ):
+        for url in (f"{one.url}/?token=one", f"{two.url}/?token=t%22w%3Bo"):
+            browser.open(url, timeout=60).close()
+        assert len(jar) == 2
+        for served in (one, two, one):
+            with browser.open(f"{served.url}/state", timeout=60) as answer:
+                assert json.load(answer)["error"] is None
 
 
 def test_a_token_that_lets_in_everybody_is_refused(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 from dataclasses import asdict
@@ -107,7 +108,7 @@ def create_app(
         response = Response(_page_file("index.html"), media_type="text/html")
         given = request.query_params.get("token")
         if token is not None and given is not None:
-            response.set_cookie(_COOKIE, given, httponly=True, samesite="strict")
+            response.set_cookie(_cookie_name(token), given, httponly=True, samesite="strict")
         return response
 
     def asset(request: Request) -> Response:
@@ -146,12 +147,17 @@ class _Guard:
         if self._token is None:
             host = request.url.hostname or ""
             return None if is_loopback(host) else PlainTextResponse("not this host", 403)
-        given = (request.query_params.get("token"), request.cookies.get(_COOKIE))
+        given = (request.query_params.get("token"), request.cookies.get(_cookie_name(self._token)))
         if any(each is not None and is_token(each, self._token) for each in given):
             return None
         if has_bearer(request.headers.get("authorization", ""), self._token):
             return None
         return PlainTextResponse("a token is needed: open the address that the command printed", 401)
+
+
+def _cookie_name(token: str) -> str:
+    """Return the name of a server's own cookie: browsers send the cookies of a host to all of its ports."""
+    return f"{_COOKIE}-{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
 def _page_file(name: str) -> bytes:
