@@ -256,6 +256,20 @@ def test_the_command_says_what_is_wrong(capsys, monkeypatch, tmp_path):
     assert (done.code, "cannot listen" in done.err) == (2, True), done
 
 
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_an_address_of_ipv6_is_printed_as_a_browser_takes_it(host, capsys, monkeypatch, tmp_path):
+    asked = []
+
+    def serve(app: object, sock: object) -> None:
+        asked.append((app, sock))
+
+    monkeypatch.setattr("pyspark_rocketmq.dashboard.server.serve", serve)
+    cli = CommandLine(capsys, monkeypatch, None)
+    done = cli("dashboard", "--query-log", str(tmp_path), "--host", host, "--port", "0", "--json")
+    assert (done.code, len(asked)) == (0, 1), done
+    assert re.fullmatch(r"http://\[::1\]:\d+/", done.json()["url"])
+
+
 def test_ctrl_c_ends_the_command_cleanly(log):
     command = [sys.executable, "-m", "pyspark_rocketmq", "dashboard", "--query-log", str(log.path.parent)]
     environ = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}

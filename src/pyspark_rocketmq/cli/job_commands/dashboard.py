@@ -73,7 +73,8 @@ def dashboard(
             cluster = ClusterView(client_options(namesrv, option), dead_letters=dead_letters)
             resources.callback(cluster.close)
         sock = resources.enter_context(listen(host, port))
-        url = f"http://{host}:{sock.getsockname()[1]}/" + (f"?token={quote(token)}" if token else "")
+        shown = f"[{host.strip('[]')}]" if ":" in host else host
+        url = f"http://{shown}:{sock.getsockname()[1]}/" + (f"?token={quote(token)}" if token else "")
         if json:
             print_json({"url": url})
         else:
