@@ -195,6 +195,16 @@ def test_without_a_cluster_it_has_this_machine(
     assert list(read(file)) == ["versions.json", "doctor.json", "manifest.json"]
 
 
+@pytest.mark.parametrize("words", [("--topic", "orders"), ("--bundle", "b.zip", "--group", "billing")])
+def test_a_topic_or_group_needs_a_cluster(
+    words: tuple[str, ...], capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CommandLine(capsys, monkeypatch, None)("report", *words)
+    assert (done.code, "needs --namesrv" in done.err) == (2, True), done
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_wrong_is_told(cli: CommandLine, tmp_path: Path) -> None:
     there = tmp_path / "bundle.zip"
     there.write_text("mine")
@@ -202,6 +212,19 @@ def test_what_is_wrong_is_told(cli: CommandLine, tmp_path: Path) -> None:
     assert (done.code, "the file exists" in done.err, there.read_text()) == (2, True, "mine"), done
     assert "cannot be written" in cli("report", "--bundle", str(tmp_path / "missing" / "b.zip")).err
     assert "belong to --bundle" in cli("report", "--group", "billing").err
+
+
+def test_an_option_names_the_cluster_too(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch, mq: MockBroker
+) -> None:
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", ACCESS)
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", SECRET)
+    cli = CommandLine(capsys, monkeypatch, None)
+    given = ("-o", f"namesrvAddr={mq.name_server}", "--json")
+    assert list(cli("report", *given).json()["brokers"]) == ["broker-a"]
+    assert "broker broker-a, master" in {finding["subject"] for finding in cli("doctor", *given).json()}
+    done = cli("topics", "-o", f"nameServer={mq.name_server}", "-n", "127.0.0.1:1")
+    assert (done.code, "have different values" in done.err) == (2, True), done
 
 
 def test_a_bundle_that_fails_leaves_no_file(tmp_path: Path) -> None:

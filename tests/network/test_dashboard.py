@@ -253,6 +253,8 @@ def test_the_command_says_what_is_wrong(capsys, monkeypatch, tmp_path):
     with listen("127.0.0.1", 0) as taken:
         port = str(taken.getsockname()[1])
         done = cli("dashboard", "--query-log", str(tmp_path), "--port", port)
+        letters = cli("dashboard", "--query-log", str(tmp_path), "--port", port, "--dead-letters", "dead")
+    assert (letters.code, "--dead-letters needs --namesrv" in letters.err) == (2, True), letters
     assert (done.code, "cannot listen" in done.err) == (2, True), done
 
 

@@ -44,6 +44,7 @@ _STARTS: Final = (
     'a time ago (-2h), or JSON {"topic": {"broker": {"queue id": offset}}}'
 )
 _CLUSTER_NAMES: Final = ("NAMESRV_ADDR", "ROCKETMQ_PROFILE")
+_CLUSTER_OPTIONS: Final = ("nameServer", "profile")
 _OPERATION_TIMEOUT_MS: Final = 10_000
 _COMPLETION_TIMEOUT_MS: Final = 1_000
 
@@ -97,8 +98,15 @@ def with_profile(command: Callable[..., object]) -> Callable[..., object]:
 
 def is_cluster_given(namesrv: str | None, settings: Sequence[str] | None) -> bool:
     """Return whether a command, or the environment, says which cluster to use."""
-    named = any(name in os.environ and os.environ[name].strip() for name in _CLUSTER_NAMES)
-    return named or namesrv is not None or "profile" in {name.lower() for name in pairs(settings)}
+    if namesrv is not None or any(os.environ.get(name, "").strip() for name in _CLUSTER_NAMES):
+        return True
+    if not settings:
+        return False
+    from pyspark_rocketmq.options import ClientOptions, option_reference
+
+    rows = [row for row in option_reference(ClientOptions) if row.name in _CLUSTER_OPTIONS]
+    spellings = {spelling.lower() for row in rows for spelling in (row.name, *row.aliases)}
+    return any(name.lower() in spellings for name in pairs(settings))
 
 
 def complete_groups(incomplete: str) -> list[str]:
@@ -204,6 +212,8 @@ def _parse_given(cls: type[O], namesrv: str | None, given: Mapping[str, str | No
     """Parse options. The name servers have another name here than in Spark's options."""
     from pyspark_rocketmq.options import parse_options
 
+    if namesrv is not None and given.get("nameServer", namesrv) != namesrv:
+        raise OptionError("--namesrv and -o nameServer have different values: give one of them")
     try:
         return parse_options(cls, {**given, **({} if namesrv is None else {"nameServer": namesrv})})
     except OptionError as error:

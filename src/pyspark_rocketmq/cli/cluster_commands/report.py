@@ -74,6 +74,8 @@ def report(
     from pyspark_rocketmq.tools.machine import package_versions
 
     options = client_options(namesrv, option) if is_cluster_given(namesrv, option) else None
+    if options is None and (topic or group):
+        raise OptionError("a topic or group needs --namesrv, or NAMESRV_ADDR in the environment")
     if bundle is not None:
         from pyspark_rocketmq.tools.bundle.collect import BundleScope, write_bundle
 

@@ -66,6 +66,8 @@ def dashboard(
         raise OptionError("queries come from a log or from Spark's UI: give --query-log or --spark")
     if query_log is None and spark is None and not given:
         raise OptionError("there is nothing to show: give --query-log or --spark, --namesrv, or both")
+    if dead_letters is not None and not given:
+        raise OptionError("--dead-letters needs --namesrv, or NAMESRV_ADDR in the environment")
     queries = QueryLogReader(query_log) if query_log else SparkMetrics(spark) if spark else None
     with contextlib.ExitStack() as resources:
         cluster = None
