@@ -47,14 +47,16 @@ def table(
 ) -> Table:
     """Return a table. Numbers have thousands separators; they and the columns ``right`` are right-aligned."""
     from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
     from rich.table import Table
 
     cells = [list(row) for row in rows]
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
+    shown = None if title is None else escape(title)
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, title=shown, title_justify="left", title_style="bold")
     for at, name in enumerate(columns):
         numeric = any(isinstance(row[at], int | float) for row in cells)
         justify: Literal["left", "right"] = "right" if numeric or name in right else "left"
-        made.add_column(name, justify=justify, no_wrap=numeric, overflow="fold")
+        made.add_column(escape(name), justify=justify, no_wrap=numeric, overflow="fold")
     for row in cells:
         made.add_row(*map(_cell, row))
     return made

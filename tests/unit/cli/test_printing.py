@@ -33,6 +33,15 @@ def test_numbers_stand_right_and_are_grouped():
     assert list(made.columns[1].cells) == ["1,234,567", "5"]
 
 
+def test_brackets_of_names_are_shown(capsys):
+    print_table(("properties[id]", "replace(a, [/], -)"), [("[b]", "[/]")], title="all [of] it")
+    title, head, _, row = filter(str.strip, capsys.readouterr().out.splitlines())
+    assert title.strip() == "all [of] it"
+    assert head.split("  ")[0].strip() == "properties[id]"
+    assert head.strip().endswith("replace(a, [/], -)")
+    assert row.split() == ["[b]", "[/]"]
+
+
 def test_no_moment_is_no_text():
     assert timestamp(0) == ""
     assert ".123" in timestamp(1_767_225_600_123)

@@ -175,7 +175,7 @@ def _run(
                     if json:
                         print_json({"started": query.name})
                     else:
-                        console().print(f"started {query.name}")
+                        console().print(f"started {query.name}", markup=False)
                 job.await_termination()
         finally:
             print_counts(counts, json=json)

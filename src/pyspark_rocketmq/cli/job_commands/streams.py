@@ -121,7 +121,7 @@ def stop(job: Job, json: AsJson = False) -> None:
     if json:
         print_json({"job": job, "wasRunning": ran})
     else:
-        console().print(f"{job} has stopped" if ran else f"{job} is not running")
+        console().print(f"{job} has stopped" if ran else f"{job} is not running", markup=False)
 
 
 @app.command(epilog=examples("streams state shop.revenue", "streams state shop.carts items --changes --json"))
@@ -160,7 +160,7 @@ def rescale(
     if json:
         print_json({"job": job, "partitions": partitions})
     else:
-        console().print(f"the state of {job} has {partitions} partitions")
+        console().print(f"the state of {job} has {partitions} partitions", markup=False)
 
 
 def _stop(job: str, record: JobRecord) -> None:

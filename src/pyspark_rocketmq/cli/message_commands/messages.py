@@ -21,6 +21,7 @@ _OWN = frozenset({"UNIQ_KEY", "KEYS", "TAGS", "WAIT"})
 def message_panel(message: Message) -> RenderableType:
     """Return a message for a terminal: position and times, properties, and the formatted body."""
     from rich.console import Group
+    from rich.markup import escape
     from rich.panel import Panel
     from rich.text import Text
 
@@ -34,8 +35,8 @@ def message_panel(message: Message) -> RenderableType:
         parts.append(Text(", ".join(f"{name}={value}" for name, value in own.items()), style="cyan"))
     title = f"{message.broker_name}:{message.queue_id} @ {message.queue_offset:,}"
     return Panel(
-        Group(*parts, _body(message.body)), title=title, subtitle=message.msg_id, title_align="left",
-        subtitle_align="right",
+        Group(*parts, _body(message.body)), title=title, subtitle=escape(message.msg_id),
+        title_align="left", subtitle_align="right",
     )  # fmt: skip
 
 
