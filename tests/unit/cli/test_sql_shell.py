@@ -85,6 +85,18 @@ def test_only_its_owner_reads_the_history(tmp_path, monkeypatch):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_without_a_place_for_it_the_history_ends_with_the_shell(tmp_path, monkeypatch, capsys):
+    (tmp_path / "state").write_text("no folder")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert history_file() is None
+    assert "warning: no history is kept (XDG_STATE_HOME names its folder): " in capsys.readouterr().err
+    with create_pipe_input() as keys:
+        prompt = make_prompt(lambda: TABLES, None, input=keys, output=DummyOutput())
+        for typed in ("SELECT 1;\r", "\x1b[A\r"):
+            keys.send_text(typed)
+            assert prompt.prompt() == "SELECT 1;"
+
+
 def test_a_shell_needs_a_terminal(capsys, monkeypatch):
     cli = CommandLine(capsys, monkeypatch, None)
     found = cli("sql")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from sqlglot import TokenType
 from sqlglot.errors import TokenError
@@ -45,17 +46,25 @@ def is_complete(text: str) -> bool:
     return not in_set or words[-2] == "END"
 
 
-def history_file() -> Path:
-    """Return the file of the history, which only its owner can read: statements may have secrets."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    file = Path(state) / "pyspark-rocketmq" / "sql-history"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)
+def history_file() -> Path | None:
+    """Return the file of the history, which only its owner can read: statements may have secrets.
+
+    None if there is no place for it, such as in a container whose user has no home directory, which a warning
+    says.
+    """
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        file = Path(state) / "pyspark-rocketmq" / "sql-history"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+    except (OSError, RuntimeError) as error:
+        print(f"warning: no history is kept (XDG_STATE_HOME names its folder): {error}", file=sys.stderr)
+        return None
     return file
 
 
 def make_prompt(
-    tables: Callable[[], Mapping[str, Iterable[str]]], history: Path, **terminal: Any
+    tables: Callable[[], Mapping[str, Iterable[str]]], history: Path | None, **terminal: Any
 ) -> PromptSession[str]:
     """Return the prompt.
 
@@ -63,7 +72,8 @@ def make_prompt(
     ----------
     tables : callable
         Returns the columns of the tables and views, by their names.
-    history : Path
+    history : Path, optional
+        None keeps it until the end of the shell.
     **terminal
         ``input`` and ``output`` of prompt_toolkit; by default the process's.
     """
@@ -76,7 +86,7 @@ def make_prompt(
     return PromptSession(
         _PROMPT,
         multiline=True,
-        history=FileHistory(str(history)),
+        history=InMemoryHistory() if history is None else FileHistory(str(history)),
         completer=StatementCompleter(tables),
         complete_while_typing=False,
         key_bindings=bindings,
