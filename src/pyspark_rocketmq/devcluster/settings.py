@@ -167,10 +167,17 @@ def proxy_settings(
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Return a Java properties file."""
+    """Return a Java properties file. Its text is ASCII, because the servers read it as ISO 8859-1."""
     return "".join(f"{key}={_escape(value)}\n" for key, value in properties.items())
 
 
 def _escape(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    escaped = "".join(c if c.isascii() else _utf16(c) for c in escaped)
     return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
+def _utf16(character: str) -> str:
+    """Return a character as Java escapes it: one or two units of UTF-16."""
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

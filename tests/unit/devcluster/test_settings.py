@@ -52,6 +52,9 @@ def test_users_settings_win() -> None:
 def test_a_properties_file_reads_back_as_java_reads_it() -> None:
     text = properties_text({"path": "C:\\x", "user": '{"a":"b=c"}', "pad": " x", "two": "a\nb"})
     assert text == 'path=C:\\\\x\nuser={"a":"b=c"}\npad=\\ x\ntwo=a\\nb\n'
+    assert properties_text({"path": "/gr\u00fcn/\u6570\u636e/\U0001f680"}) == (
+        "path=/gr\\u00fcn/\\u6570\\u636e/\\ud83d\\ude80\n"
+    )
 
 
 def test_jvm_arguments_end_with_the_callers() -> None:
