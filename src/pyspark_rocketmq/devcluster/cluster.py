@@ -30,6 +30,7 @@ __all__ = ["DevCluster"]
 
 CLUSTER_NAME: Final = "DefaultCluster"
 
+_HIGHEST_PORT: Final = 65_535
 _PORT_ATTEMPTS: Final = 3
 _TOOL_FAILED: Final = re.compile(
     r"^\S*(SubCommandException|MQClientException|MQBrokerException|Remoting\w*Exception)", re.MULTILINE
@@ -108,6 +109,10 @@ class DevCluster:
                 brokers=brokers,
                 slaves=slaves,
                 name_servers=name_servers,
+            )
+        if port is not None and not 1 <= port <= _HIGHEST_PORT:
+            raise OptionError(
+                "a port is a number from 1 to 65535; without one, a free one is used", port=port
             )
         if proxies < 0:
             raise OptionError("the number of proxies is negative", proxies=proxies)

@@ -17,6 +17,12 @@ def test_a_shape_that_is_none(shape: dict[str, int]) -> None:
         DevCluster(**shape)
 
 
+@pytest.mark.parametrize("port", [0, -1, 65_536])
+def test_a_port_that_is_none(port: int) -> None:
+    with pytest.raises(OptionError, match="from 1 to 65535; without one, a free one is used"):
+        DevCluster(port=port)
+
+
 def test_a_full_disk_is_told_before_a_broker_refuses_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
