@@ -83,3 +83,17 @@ def test_plots(tmp_path):
     mpl.pyplot.close(lag.figure)
     with pytest.raises(OptionError, match="it has revenue"):
         notebook.plot_lag(tmp_path, "other")
+
+
+def test_the_newest_run_is_plotted_also_beside_failed_ones(tmp_path):
+    mpl.use("agg")
+    for number, query in enumerate(("a", "b", "c")):
+        log = LogFile(tmp_path, f"run-{query}")
+        log.write("started", 1_000 * number, queryId=query, name="other" if query == "c" else "revenue")
+        log.write("progress", 1_000 * number + 1, progress=progress(0, read=1, newest=2, queues=number + 1))
+        if query == "a":
+            log.write("terminated", 2, queryId=query, failed=True, reason="it broke")
+    assert len(notebook.plot_lag(tmp_path).lines) == 3
+    assert len(notebook.plot_lag(tmp_path, "revenue").lines) == 2
+    assert len(notebook.plot_lag(tmp_path, "a").lines) == 1
+    mpl.pyplot.close("all")

@@ -23,7 +23,7 @@ def plot_lag(folder: str | Path, query: str | None = None, *, ax: Axes | None = 
     folder : str or Path
         The folder of a `QueryLog`.
     query : str, optional
-        A query's name or id. Default: the newest query.
+        A query's name or id; its newest run is plotted. Default: the newest query.
     ax : matplotlib.axes.Axes, optional
         The axes to draw on. Default: a new figure.
 
@@ -50,9 +50,9 @@ def plot_rates(folder: str | Path, query: str | None = None, *, ax: Axes | None 
 
 def _run(folder: str | Path, query: str | None) -> QueryHistory:
     runs = QueryLogReader(Path(folder)).look()
-    for run in runs:
-        if query is None or query in (run.name, run.query_id):
-            return run
+    found = [run for run in runs if query is None or query in (run.name, run.query_id)]
+    if found:
+        return max(found, key=lambda run: run.started_ms)
     there = ", ".join(sorted({run.name or run.query_id for run in runs})) or "none"
     raise OptionError(f"the log has no such query; it has {there}", query=query, folder=folder)
 
