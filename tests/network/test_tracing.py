@@ -156,6 +156,16 @@ def records(client: Client) -> list[list[str]]:
     return [record.split("\x01") for text in texts for record in text.split("\x02")[:-1]]
 
 
+def test_a_large_batch_is_recorded_in_several_messages(client: Client, mq: MockBroker) -> None:
+    producer = Producer(client, "shop", ProducerOptions(trace_topic=TRACES))
+    messages = [OutgoingMessage("orders", b"x", keys=f"key-{number}") for number in range(1_000)]
+    result = producer.send_batch(messages)
+    found = eventually(lambda: len(all_of := records(client)) >= 1_000 and all_of, what="the records")
+    assert [record[7] for record in found] == [message.keys for message in messages]
+    assert found[0][5] in result.msg_id
+    assert max(len(message.keys or "") for message in stored(client, TRACES)) < 32_767
+
+
 def test_sends_are_recorded_when_asked_for(client: Client, mq: MockBroker) -> None:
     producer = Producer(client, "shop", ProducerOptions(trace_topic=TRACES))
     result = producer.send(OutgoingMessage("orders", b"four", tags="new", keys=["k1", "k2"]))

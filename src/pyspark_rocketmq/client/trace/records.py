@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.client.trace.spans import current_properties, is_active, record_error, span
@@ -23,8 +23,13 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 _LOG: Final = logging.getLogger(__name__)
 _PAUSE_S: Final = 30
+_MOST_KEYS_BYTES: Final = 16_384
+"""Of a trace message's ids and keys: more than 32,767 bytes of properties cannot be sent."""
+
 _REGION: Final = "DefaultRegion"
 _SUCCESS, _LATER, _EXCEPTION = 0, 1, 2
+
+Trace: TypeAlias = Sent | Consuming | Consumed
 
 
 class TraceWriter:
@@ -46,19 +51,34 @@ class TraceWriter:
         self._clock = clock
         self._paused_until_s = float("-inf")
 
-    def write(self, describe: Callable[[], Sequence[Sent | Consuming | Consumed]]) -> None:
+    def write(self, describe: Callable[[], Sequence[Trace]]) -> None:
         """Write the records that ``describe`` returns. A failure is logged."""
         if self._clock.monotonic() < self._paused_until_s:
             return
         try:
-            traces = describe()
-            ids = dict.fromkeys(trace.msg_id for trace in traces)
-            keys = dict.fromkeys(key for trace in traces for key in trace.keys.split())
-            message = OutgoingMessage(self._topic, encode_traces(traces), keys=" ".join(ids | keys))
-            self._send_one_way(message)
+            for traces in _portions(describe()):
+                ids = dict.fromkeys(trace.msg_id for trace in traces)
+                keys = dict.fromkeys(key for trace in traces for key in trace.keys.split())
+                message = OutgoingMessage(self._topic, encode_traces(traces), keys=" ".join(ids | keys))
+                self._send_one_way(message)
         except RocketMQError as error:
             _LOG.warning("messages are not traced in %s for %d s: %s", self._topic, _PAUSE_S, error)
             self._paused_until_s = self._clock.monotonic() + _PAUSE_S
+
+
+def _portions(traces: Sequence[Trace]) -> Iterator[list[Trace]]:
+    """Yield the records of one trace message each."""
+    portion: list[Trace] = []
+    size = 0
+    for trace in traces:
+        own = len(trace.msg_id) + len(trace.keys.encode()) + 2
+        if portion and size + own > _MOST_KEYS_BYTES:
+            yield portion
+            portion, size = [], 0
+        portion.append(trace)
+        size += own
+    if portion:
+        yield portion
 
 
 @dataclass(slots=True)
