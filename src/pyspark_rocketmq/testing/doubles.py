@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pyspark_rocketmq.client.send.message_encoding import message_properties
 from pyspark_rocketmq.errors import RequestTimeoutError
 from pyspark_rocketmq.model import Message, OutgoingMessage
 from pyspark_rocketmq.spark.read.schema import read_schema
@@ -42,7 +43,7 @@ def message_frame(
     Raises
     ------
     OptionError
-        A column does not exist.
+        A column does not exist, or a property's name is reserved.
     """
     schema = read_schema(columns, body_as="string" if body_as_string else "binary")
     rows = []
@@ -85,20 +86,20 @@ def _stored(message: Message) -> dict[str, Any]:
 
 def _sent(message: OutgoingMessage, offset: int) -> dict[str, Any]:
     keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
-    moment = _time(_MOMENT_MS + offset)
+    moment, msg_id = _time(_MOMENT_MS + offset), f"{offset:032X}"
     return {
         "topic": message.topic,
         "brokerName": "broker-a",
         "queueId": 0,
         "queueOffset": offset,
-        "msgId": f"{offset:032X}",
+        "msgId": msg_id,
         "keys": keys or None,
-        "tags": message.tags,
+        "tags": message.tags or None,
         "body": message.body,
         "bornTimestamp": moment,
         "storeTimestamp": moment,
-        "properties": dict(message.properties),
-        "offsetMsgId": f"{offset:032X}",
+        "properties": message_properties(message, msg_id),
+        "offsetMsgId": msg_id,
         "flag": message.flag,
         "sysFlag": 0,
         "bornHost": "127.0.0.1:0",

@@ -36,7 +36,7 @@ from pyspark_rocketmq.record.properties import (
 )
 
 __all__ = ["DEFAULT_COMPRESS_ABOVE", "MAX_SEND_BYTES", "RESERVED_PROPERTIES", "Outgoing", "UniqueIds"]
-__all__ += ["encode_many", "encode_one"]
+__all__ += ["encode_many", "encode_one", "message_properties"]
 
 MAX_SEND_BYTES: Final = 4 * 1024 * 1024
 """A broker's default ``maxMessageSize``, for the body of one message and of one batch."""
@@ -185,7 +185,7 @@ def encode_many(
         kind = compression
     msg_ids = tuple(ids.next() for _ in messages)
     items = [
-        BatchItem(compress(message.body, kind), _properties(message, msg_id), message.flag)
+        BatchItem(compress(message.body, kind), message_properties(message, msg_id), message.flag)
         for message, msg_id in zip(messages, msg_ids, strict=True)
     ]
     return Outgoing(
@@ -201,13 +201,19 @@ def encode_many(
 
 def _encode(message: OutgoingMessage, msg_id: str) -> bytes:
     try:
-        return encode_properties(_properties(message, msg_id))
+        return encode_properties(message_properties(message, msg_id))
     except LocalProtocolError as error:
         raise LocalProtocolError(error.message, **error.facts, topic=message.topic) from error
 
 
-def _properties(message: OutgoingMessage, msg_id: str) -> dict[str, str]:
-    """Return every property of a message, the user's first."""
+def message_properties(message: OutgoingMessage, msg_id: str) -> dict[str, str]:
+    """Return every property that a message is sent with, the user's first.
+
+    Raises
+    ------
+    OptionError
+        A property's name is reserved.
+    """
     reserved = RESERVED_PROPERTIES & message.properties.keys()
     if reserved:
         raise OptionError(
