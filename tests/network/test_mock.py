@@ -22,10 +22,15 @@ from pyspark_rocketmq.errors import (
     TopicNotFoundError,
 )
 from pyspark_rocketmq.remoting.acl import Credentials
+from pyspark_rocketmq.remoting.body import decode_consumer_ids, encode_heartbeat
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
-from pyspark_rocketmq.remoting.header import GetMaxOffsetRequest
+from pyspark_rocketmq.remoting.header import (
+    GetConsumerListByGroupRequest,
+    GetMaxOffsetRequest,
+    HeartbeatRequest,
+)
 from pyspark_rocketmq.testing import (
     Announce,
     Cut,
@@ -70,6 +75,18 @@ def test_a_code_n_times_after_some_good_answers(mq: MockBroker, connection: Conn
     injected = mq.inject(Refuse(2, "later"), on=MAX, times=2, after=1)
     assert [connection.call(REQUEST).code for _ in range(5)] == [0, 2, 2, 0, 0]
     assert (injected.hits, mq.asked[MAX]) == (2, 5)
+
+
+def test_only_a_master_that_ends_forgets_the_members() -> None:
+    with MockCluster({"orders": 1}, slaves=1) as mq, Client(mq.name_server) as client:
+        master = client.connection(mq.address("broker-a"))
+        master.call(HeartbeatRequest(), encode_heartbeat("one", consumer_groups=("billing",))).require()
+        members = GetConsumerListByGroupRequest(consumer_group="billing")
+        mq.stop_broker("broker-a", 1)
+        assert decode_consumer_ids(master.call(members).require().body) == ("one",)
+        mq.stop_broker("broker-a")
+        mq.start_broker("broker-a")
+        assert client.connection(mq.address("broker-a")).call(members).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_until_it_is_healed_and_at_one_broker_only() -> None:

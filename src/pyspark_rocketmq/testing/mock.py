@@ -215,8 +215,9 @@ class MockCluster(MockData):
     def stop_broker(self, broker: str, broker_id: int = MASTER_ID, *, unregister: bool = True) -> None:
         """End a server of a broker as a crash does. By default it is removed from the route."""
         self._servers[broker, broker_id].stop()
-        with self._lock:
-            self._stores[broker].members.clear()
+        if broker_id == MASTER_ID:
+            with self._lock:
+                self._stores[broker].members.clear()
         if unregister:
             self._announce(broker)
 
