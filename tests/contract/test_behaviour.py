@@ -248,6 +248,23 @@ def test_a_pull_can_commit(world: World) -> None:
     assert world.client.committed_offsets(world.group, (world.queue,)) == {world.queue: 1}
 
 
+def test_a_pull_that_waits_commits_only_when_it_comes(world: World) -> None:
+    world.fill(b"1", b"2", b"3")
+    world.pull(1, sys_flag=5, commit_offset=1)
+
+    def commit_and_send() -> None:
+        world.client.commit_offsets(world.group, {world.queue: 3})
+        world.fill(b"late")
+
+    sender = threading.Timer(0.2, commit_and_send)
+    sender.start()
+    try:
+        assert world.pull(3, sys_flag=7, commit_offset=2, suspend_timeout_millis=60_000).code == 0
+    finally:
+        sender.join()
+    assert world.client.committed_offsets(world.group, (world.queue,)) == {world.queue: 3}
+
+
 def test_a_topic_that_may_not_be_read(world: World) -> None:
     world.fill(b"1")
     world.admin.alter_topic(world.topic, perm=Permission.WRITE, brokers=[BROKER])

@@ -35,7 +35,7 @@ from pyspark_rocketmq.remoting.header import (
     UpdateConsumerOffsetRequest,
 )
 from pyspark_rocketmq.testing.handlers.execution import Refused
-from pyspark_rocketmq.testing.handlers.requests import Operation, Replica
+from pyspark_rocketmq.testing.handlers.requests import Operation, Replica, without_commit
 from pyspark_rocketmq.testing.log import PullLimits
 from pyspark_rocketmq.testing.wire import Reply
 
@@ -197,7 +197,9 @@ def _pull(asked: _Asked, request: PullMessageRequest) -> Reply:
         offset_delta=part.begin,
     )
     waits = reply.wait_ms if len(parts) == number + 1 else None
-    return replace(reply, code=code, fields={**reply.fields, **logical.fields()}, remark=None, wait_ms=waits)
+    fields = {**reply.fields, **logical.fields()}
+    again = without_commit(asked.frame) if waits is not None else None
+    return replace(reply, code=code, fields=fields, remark=None, wait_ms=waits, again=again)
 
 
 def _max_offset(asked: _Asked, request: GetMaxOffsetRequest) -> Reply:

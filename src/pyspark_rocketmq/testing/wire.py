@@ -43,13 +43,17 @@ _STRANGE_OPAQUE: Final = 0x7FFF0000
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A server's response. With ``wait_ms`` it is sent when new data arrives, or after that time."""
+    """A server's response. With ``wait_ms`` it is sent when new data arrives, or after that time.
+
+    ``again``: the request to execute then, if it is another one.
+    """
 
     code: int = 0
     fields: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     remark: str | None = None
     wait_ms: int | None = None
+    again: Frame | None = None
 
 
 Handler = Callable[[Frame, int | None], Reply]
@@ -258,7 +262,7 @@ class Server:
         if reply.wait_ms is None:
             self._deliver(session, encode_reply(frame, reply), fault)
         else:
-            self._spawn(self._suspend(session, frame, reply.wait_ms / 1000, fault))
+            self._spawn(self._suspend(session, reply.again or frame, reply.wait_ms / 1000, fault))
 
     async def _suspend(self, session: _Session, frame: Frame, wait_s: float, fault: Fault | None) -> None:
         """Respond to a pull when it finds messages or its time is over."""

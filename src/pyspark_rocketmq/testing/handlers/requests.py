@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark_rocketmq.errors import CorruptMessageError
@@ -46,7 +46,7 @@ from pyspark_rocketmq.testing.log import Pulled, PullLimits
 from pyspark_rocketmq.testing.store import BrokerStore, HalfMessage, Placed, parse_properties
 from pyspark_rocketmq.testing.wire import Reply
 
-__all__ = ["Replica", "broker_requests", "broker_settings"]
+__all__ = ["Replica", "broker_requests", "broker_settings", "without_commit"]
 
 _MAX_COUNT: Final = "maxTransferCountOnMessageInMemory"
 _MAX_BYTES: Final = "maxTransferBytesOnMessageInMemory"
@@ -178,7 +178,15 @@ def _pull(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
         pulled.records,
         pulled.remark,
         wait_ms=request.suspend_timeout_millis if waits else None,
+        again=without_commit(frame) if waits else None,
     )
+
+
+def without_commit(frame: Frame) -> Frame:
+    """Return a pull that commits nothing: one that has waited has committed when it came."""
+    request = PullMessageRequest.parse(frame.command.fields)
+    fields = replace(request, sys_flag=request.sys_flag & ~_COMMIT).fields()
+    return replace(frame, command=replace(frame.command, fields=fields))
 
 
 def _tag_hashes(request: PullMessageRequest) -> frozenset[int] | None:
