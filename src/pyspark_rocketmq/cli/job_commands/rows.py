@@ -5,10 +5,33 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
+from pyspark_rocketmq.errors import RocketMQError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["cells", "plain_rows"]
+__all__ = ["cells", "first_rows", "plain_rows"]
+
+
+def first_rows(df: DataFrame, count: int) -> list[tuple[Any, ...]]:
+    """Return the first rows, with Python's values.
+
+    Raises
+    ------
+    RocketMQError
+        Python has no such value, such as a time after year 9999.
+    """
+    try:
+        return [tuple(row) for row in df.limit(count).collect()]
+    except PySparkException:
+        raise
+    except (ValueError, OverflowError) as error:  # of PySpark's conversion of times
+        raise RocketMQError(
+            f"the rows cannot be shown: {error}: Python's times are of years 1 to 9999; CAST(… AS STRING) "
+            "shows others"
+        ) from error
 
 
 def plain_rows(df: DataFrame) -> list[dict[str, Any]]:

@@ -228,6 +228,8 @@ def show(rows: DataFrame, *, json: bool) -> None:
     """Print the rows of a batch query. A streaming query is an error."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+    from pyspark_rocketmq.cli.job_commands.rows import first_rows
+
     if rows.isStreaming:
         raise OptionError(
             "a query without INSERT INTO needs batch mode: SET 'runtimeMode' = 'batch' before it"
@@ -236,7 +238,7 @@ def show(rows: DataFrame, *, json: bool) -> None:
         lines = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
         print_json([loads(line) for (line,) in lines])
         return
-    found = rows.limit(_SHOWN_ROWS + 1).collect()
-    print_table(rows.columns, [tuple(row) for row in found[:_SHOWN_ROWS]])
+    found = first_rows(rows, _SHOWN_ROWS + 1)
+    print_table(rows.columns, found[:_SHOWN_ROWS])
     if len(found) > _SHOWN_ROWS:
         console().print(f"the first {_SHOWN_ROWS} rows; LIMIT asks for fewer")

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from pyspark_rocketmq.cli.failures import report_error
 from pyspark_rocketmq.cli.job_commands.quiet_spark import describe_error, print_written
+from pyspark_rocketmq.cli.job_commands.rows import first_rows
 from pyspark_rocketmq.cli.printing import table
 from pyspark_rocketmq.cli.shell.live_rows import LiveRows
 from pyspark_rocketmq.errors import RocketMQError
@@ -124,10 +125,10 @@ class Shell:
                 return
             self._spark.addTag(_TAG)
             try:
-                found = rows.limit(_SHOWN + 1).collect()
+                found = first_rows(rows, _SHOWN + 1)
             finally:
                 self._spark.removeTag(_TAG)
-        self._console.print(table(rows.columns, [tuple(row) for row in found[:_SHOWN]]))
+        self._console.print(table(rows.columns, found[:_SHOWN]))
         if len(found) > _SHOWN:
             self._console.print(f"the first {_SHOWN} rows; LIMIT asks for fewer")
 
