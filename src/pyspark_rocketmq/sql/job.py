@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.options import JobOptions, OutputMode, SqlDialect
+from pyspark_rocketmq.options import JobOptions, OutputMode, RuntimeMode, SqlDialect
 from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows, write_counted
 from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporary_settings
@@ -32,6 +32,7 @@ from pyspark_rocketmq.sql.statements import (
     DropTable,
     Insert,
     Position,
+    Query,
     Reset,
     Set,
     SparkStatement,
@@ -123,6 +124,7 @@ class SqlJob:
         self._text = text
         self._planner = Planner(spark, settings)
         self._names: set[str] = set()
+        self._letters: dict[str, StreamingQuery] = {}  # that send bad records, by the tables in lower case
         self._declared: dict[str, CreateTable] = {}
         self._position = Position(1, 1)
         self._started_at: dict[int, Position] = {}
@@ -140,16 +142,20 @@ class SqlJob:
     # --- statements -------------------------------------------------------------------------
 
     def run(self, statement: Statement) -> None:
-        """Run one statement.
+        """Run one statement. If it fails, a query that it started is stopped.
 
         Raises
         ------
         SqlError
         """
         self._position = statement.position
+        before = len(self.queries)
         with self.add_position(statement.position):
-            self._run(statement)
-            self._start_dead_letters()
+            try:
+                self._run(statement)
+            except BaseException:  # a query without that of its bad records would lose them
+                self._stop_from(before)
+                raise
         note_table(self._declared, statement)
 
     def run_text(self, text: str, show: Callable[[DataFrame, OutputMode, Position], None]) -> None:
@@ -168,6 +174,9 @@ class SqlJob:
         """
         statements = parse_statements(text, self._declared)
         self._text = text
+        if any(isinstance(statement, Insert) for statement in statements):
+            sent = {key for key, query in self._letters.items() if query.isActive}
+            self._planner.plan_dead_letters_again(sent)
         for statement in statements:
             self.run(statement)
             if self.results:
@@ -200,6 +209,8 @@ class SqlJob:
             case SparkStatement():
                 planner.refuse(statement)
                 rows = planner.query(statement.whole) if statement.is_query else planner.run(statement.whole)
+                if self.options.mode is RuntimeMode.BATCH and not rows.isStreaming:
+                    self._start_dead_letters(statement.whole, streaming=False)
                 if statement.is_query:
                     self.results.append(rows)
                     self.result_positions.append(statement.position)
@@ -220,6 +231,7 @@ class SqlJob:
             self._planner.insert_in_spark(insert)
         else:
             self._write(write)
+            self._start_dead_letters(insert.query, streaming=write.rows.isStreaming)
 
     def _write(self, write: Write) -> None:
         if write.rows.isStreaming:
@@ -229,9 +241,18 @@ class SqlJob:
 
     def _start(self, write: Write) -> None:
         """Start a query with its own name, and so its own checkpoint."""
-        options = self.options
-        name = self._unique(options.query_name or write.name)
+        name = self._unique(self.options.query_name or write.name)
+        try:
+            query = self._start_named(name, write)
+        except BaseException:
+            self._names.discard(name)  # for the same statement later
+            raise
         self._planner.insert_begins()
+        self.queries.append(query)
+        self._started_at[id(query)] = self._position
+
+    def _start_named(self, name: str, write: Write) -> StreamingQuery:
+        options = self.options
         checkpoint = f"{require_checkpoint(options).rstrip('/')}/{name}"
         every_ms = options.trigger_ms
         if self._planner.keeps_state and options.state_ttl_ms:
@@ -243,9 +264,7 @@ class SqlJob:
         writer = writer.option("checkpointLocation", checkpoint).trigger(**trigger)
         settings = {**WATERMARK_SETTINGS, **(STATE_SETTINGS if self._planner.keeps_state else {})}
         with temporary_settings(self._spark, settings):
-            query = write.target.start(writer, write.mode, checkpoint)
-        self.queries.append(query)
-        self._started_at[id(query)] = self._position
+            return write.target.start(writer, write.mode, checkpoint)
 
     def _unique(self, name: str) -> str:
         number = 1
@@ -256,15 +275,24 @@ class SqlJob:
         self._names.add(unique)
         return unique
 
-    def _start_dead_letters(self) -> None:
-        """Send tables' bad records to their topics, with queries besides those that read the tables."""
-        while self._planner.dead_letters:
-            letters = self._planner.dead_letters.pop()
+    def _start_dead_letters(self, query: Query, *, streaming: bool) -> None:
+        """Send bad records of the tables that a query reads to their topics, with queries besides it."""
+        for letters in self._planner.plan_dead_letters(query, streaming=streaming):
             target = DeadLettersTarget(letters.table)
             name = f"{letters.table.name}-bad-records"
             self._write(Write(letters.rows, target, name, OutputMode.APPEND))
+            if letters.rows.isStreaming:
+                self._letters[letters.table.declared.name.key] = self.queries[-1]
 
     # --- the end ----------------------------------------------------------------------------
+
+    def _stop_from(self, first: int) -> None:
+        """Stop the queries from there on, and forget them and their names."""
+        failed = self.queries[first:]
+        del self.queries[first:]
+        for query in failed:
+            self._names.discard(query.name)
+            stop_query(query)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until every query has ended.

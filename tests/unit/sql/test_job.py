@@ -1,12 +1,121 @@
-"""How a job ends."""
+"""How a job ends, and what becomes of bad records when a statement fails or is entered again."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 from tests.support.fakes import StoppedLater
 
+from pyspark_rocketmq.errors import OptionError, SqlError
+from pyspark_rocketmq.options import OutputMode
 from pyspark_rocketmq.sql.job import SqlJob
+from pyspark_rocketmq.sql.plan.planner import Write
+from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
+from pyspark_rocketmq.sql.tables import Table
+
+ORDERS = (
+    "CREATE TABLE orders (a INT) WITH ('connector' = 'rocketmq', 'topic' = 'orders', 'nameServer' = 'h:1', "
+    "'badRecords' = 'dead-letter', 'badRecordsTopic' = 'bad');"
+)
+INSERT = "INSERT INTO copies SELECT a FROM orders;"
+
+
+class Started:
+    """A query that runs until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.isActive = True
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class Stream:
+    """Rows of a stream, and what writes them."""
+
+    isStreaming = True  # noqa: N815 - PySpark's name
+    name = ""
+
+    @property
+    def writeStream(self) -> Stream:
+        return self
+
+    def queryName(self, name: str) -> Stream:
+        self.name = name
+        return self
+
+    def outputMode(self, *_: object, **__: object) -> Stream:
+        return self
+
+    option = trigger = outputMode
+
+
+class Target:
+    """Where rows go, or why they cannot."""
+
+    missing: str | None = None
+
+    def start(self, writer: Stream, *_: object) -> Started:
+        if self.missing:
+            raise OptionError(f"topic {self.missing} does not exist")
+        return Started(writer.name)
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> Target:
+    target = Target()
+    monkeypatch.setattr(Table, "dead_letters", lambda *_, **__: Stream())
+    monkeypatch.setattr(DeadLettersTarget, "start", lambda _, *given: target.start(*given))
+    return target
+
+
+@pytest.fixture
+def job(letters: Target, monkeypatch: pytest.MonkeyPatch) -> SqlJob:
+    def nothing(*_: object) -> None:
+        """Do nothing."""
+
+    spark: Any = SimpleNamespace(conf=SimpleNamespace(get=nothing, set=nothing, unset=nothing))
+    job = SqlJob(spark, "", {"checkpointLocation": "/c"})
+    rows: Any = Stream()
+    monkeypatch.setattr(job._planner, "insert", lambda _: Write(rows, Target(), "copies", OutputMode.APPEND))
+    job.run_text(ORDERS, pytest.fail)
+    return job
+
+
+def names(job: SqlJob) -> list[str]:
+    return [query.name for query in job.queries if query.isActive]
+
+
+def test_a_query_whose_bad_records_would_be_lost_does_not_run(job: SqlJob, letters: Target) -> None:
+    letters.missing = "bad"
+    with pytest.raises(SqlError, match="topic bad does not exist"):
+        job.run_text(INSERT, pytest.fail)
+    assert job.queries == []
+    letters.missing = None
+    job.run_text(INSERT, pytest.fail)
+    assert names(job) == ["copies", "orders-bad-records"], "the names, and so the checkpoints, of the first"
+
+
+def test_a_statement_without_a_checkpoint_takes_no_name(job: SqlJob) -> None:
+    with pytest.raises(SqlError, match="needs a checkpoint"):
+        job.run_text("RESET 'checkpointLocation';" + INSERT, pytest.fail)
+    job.run_text("SET 'checkpointLocation' = '/c';" + INSERT, pytest.fail)
+    assert names(job) == ["copies", "orders-bad-records"]
+
+
+def test_bad_records_are_sent_once_while_they_are_and_again_later(job: SqlJob) -> None:
+    job.run_text(INSERT + INSERT, pytest.fail)
+    assert names(job) == ["copies", "orders-bad-records", "copies-2"]
+    for query in job.queries:
+        query.stop()
+    job.run_text(INSERT, pytest.fail)
+    assert names(job) == ["copies-3", "orders-bad-records-2"]
+    job.run_text(f"DROP TABLE orders; {ORDERS} {INSERT}", pytest.fail)
+    assert names(job) == ["copies-3", "orders-bad-records-2", "copies-4", "orders-bad-records-3"]
 
 
 def test_a_connection_that_an_interruption_broke_keeps_no_query_running():

@@ -83,6 +83,10 @@ def plan_text(rows: DataFrame) -> str:
     return printed.getvalue()
 
 
+def _describes(query: Query) -> bool:
+    return query.text.split(maxsplit=1)[0].upper() in _DESCRIBE
+
+
 class Planner:
     """The tables, views and settings of a job.
 
@@ -90,8 +94,6 @@ class Planner:
     ----------
     tables : dict of str to Table
     connectors : dict of str to ConnectorTable
-    dead_letters : list of DeadLetters
-        Of the tables that queries have read since the list was last emptied.
     last_mode : OutputMode
         That of the last query, as a stream.
     last_spark_sql : str
@@ -103,7 +105,6 @@ class Planner:
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         self.tables: dict[str, Table] = {}
         self.connectors: dict[str, ConnectorTable] = {}
-        self.dead_letters: list[DeadLetters] = []
         self.last_mode = OutputMode.APPEND
         self.last_spark_sql = ""
         self.keeps_state = False
@@ -112,6 +113,7 @@ class Planner:
         self._queries = JobQueries()
         self._viewed: dict[str, tuple[RuntimeMode, int | None]] = {}
         self._views: dict[str, tuple[str, ...]] = {}
+        self._read_by: dict[str, set[str]] = {}  # the tables that a view reads, also by other views
         self._refused: set[str] = set()  # tables whose bad records have been planned
         for name, value in settings.items():
             self.set(name, value)
@@ -169,6 +171,9 @@ class Planner:
 
     def _forget(self, key: str) -> bool:
         """Remove a table, and return whether it was viewed."""
+        self._refused.discard(key)
+        for tables in self._read_by.values():
+            tables.discard(key)
         self.tables.pop(key, None)
         self.connectors.pop(key, None)
         return self._viewed.pop(key, None) is not None
@@ -214,6 +219,7 @@ class Planner:
             rows = rows.toDF(*(name.text for name in view.columns), *hidden)
         rows.createOrReplaceTempView(quote(view.name))
         self._views[view.name.key] = tuple(name for name in rows.columns if not name.startswith("__"))
+        self._read_by[view.name.key] = self._tables_of(view.query)
 
     def drop(self, statement: DropTable) -> bool:
         """Drop a table or a view, and return whether it was the job's."""
@@ -249,7 +255,7 @@ class Planner:
         ------
         SqlError, PySparkException
         """
-        if query.text.split(maxsplit=1)[0].upper() in _DESCRIBE:
+        if _describes(query):
             for key in query.names & self.connectors.keys():
                 table = self.connectors[key]
                 if not table.is_readable:
@@ -292,21 +298,38 @@ class Planner:
         reading = mode, self.options.idle_ms
         for key in sorted(query.names & self.tables.keys()):
             table = self.tables[key]
-            streaming = mode is RuntimeMode.STREAMING
             if self._viewed.get(key) != reading:
+                streaming = mode is RuntimeMode.STREAMING
                 rows = table.read(self._spark, streaming=streaming, idle_ms=self.options.idle_ms)
                 rows.createOrReplaceTempView(quote(table.declared.name))
                 self._viewed[key] = reading
-            if table.options.bad_records is BadRecords.DEAD_LETTER and key not in self._refused:
-                self._refused.add(key)
-                letters = table.dead_letters(self._spark, streaming=streaming)
-                self.dead_letters.append(DeadLetters(letters, table))
         self._view_files(query.names, reading)
         for key in sorted(query.names & self.connectors.keys()):
             if f"{LOOKUP}{key}" in text:
                 found = self.read_connector(self.connectors[key], streaming=False)
                 found.createOrReplaceTempView(f"`{LOOKUP}{key}`")
         return self._spark.sql(text)
+
+    def plan_dead_letters(self, query: Query, *, streaming: bool) -> list[DeadLetters]:
+        """Return the bad records of the tables that a query reads: once for each table."""
+        if _describes(query) or explained(query) is not None:
+            return []
+        found = []
+        for key in sorted(self._tables_of(query) - self._refused):
+            table = self.tables[key]
+            if table.options.bad_records is BadRecords.DEAD_LETTER:
+                self._refused.add(key)
+                found.append(DeadLetters(table.dead_letters(self._spark, streaming=streaming), table))
+        return found
+
+    def plan_dead_letters_again(self, sent: Set[str]) -> None:
+        """Forget whose bad records have been planned, except those of tables whose are ``sent`` now."""
+        self._refused &= sent
+
+    def _tables_of(self, query: Query) -> set[str]:
+        """Return the tables of topics that a query reads, also by views."""
+        views = (self._read_by.get(name, set[str]()) for name in query.names)
+        return set(query.names & self.tables.keys()).union(*views)
 
     def _view_files(self, names: Set[str], reading: tuple[RuntimeMode, int | None]) -> None:
         """Register the files and databases that are read as views. Other connectors only write."""
