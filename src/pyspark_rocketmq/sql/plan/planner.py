@@ -219,7 +219,7 @@ class Planner:
             rows = rows.toDF(*(name.text for name in view.columns), *hidden)
         rows.createOrReplaceTempView(quote(view.name))
         self._views[view.name.key] = tuple(name for name in rows.columns if not name.startswith("__"))
-        self._read_by[view.name.key] = self._tables_of(view.query)
+        self._read_by[view.name.key] = {*self._tables_of(view.query)}
 
     def drop(self, statement: DropTable) -> bool:
         """Drop a table or a view, and return whether it was the job's."""
@@ -326,10 +326,10 @@ class Planner:
         """Forget whose bad records have been planned, except those of tables whose are ``sent`` now."""
         self._refused &= sent
 
-    def _tables_of(self, query: Query) -> set[str]:
+    def _tables_of(self, query: Query) -> Set[str]:
         """Return the tables of topics that a query reads, also by views."""
-        views = (self._read_by.get(name, set[str]()) for name in query.names)
-        return set(query.names & self.tables.keys()).union(*views)
+        views = (self._read_by.get(name, ()) for name in query.names)
+        return frozenset(query.names & self.tables.keys()).union(*views)
 
     def _view_files(self, names: Set[str], reading: tuple[RuntimeMode, int | None]) -> None:
         """Register the files and databases that are read as views. Other connectors only write."""
