@@ -43,6 +43,10 @@ class _Edge:
     how: Answering = Answering.REFUSED
     times: tuple[int, ...] = (1, 1, 2, 4, 12)
 
+    def mischief(self, times: int, what: str) -> Mischief:
+        """Return what makes a server answer so to a number of requests."""
+        return Mischief(self.how, self.codes, times, self.code, remark=self.remark, what=what)
+
 
 _BUSY: Final = {
     "pulls wait too long at a broker": _Edge(
@@ -97,7 +101,7 @@ REFUSED_FOR_GOOD: Final = {
 """Answers after which a send is tried elsewhere, a limited number of times."""
 
 GOES_AWAY: Final = "a server shuts down"
-_GOES_AWAY: Final = _Edge(frozenset(), ResponseCode.GO_AWAY, "please go away", times=(1_000_000,))
+_GOES_AWAY: Final = _Edge(frozenset(), ResponseCode.GO_AWAY, "please go away")
 
 
 def answer(kind: str) -> tuple[ResponseCode, str]:
@@ -108,16 +112,8 @@ def answer(kind: str) -> tuple[ResponseCode, str]:
 
 def _answer(scene: Scene, edge: _Edge) -> None:
     """Have a server answer so to some of its next requests."""
-    scene.chance.choice(_servers(scene, edge.codes)).mischief.append(
-        Mischief(
-            edge.how,
-            edge.codes,
-            scene.chance.choice(edge.times),
-            edge.code,
-            remark=edge.remark,
-            what=scene.fault.kind,
-        )
-    )
+    mischief = scene.chance.choice(_servers(scene, edge.codes)).mischief
+    mischief.append(edge.mischief(scene.chance.choice(edge.times), scene.fault.kind))
 
 
 def _servers(scene: Scene, codes: frozenset[int]) -> list[Server]:
@@ -137,14 +133,7 @@ def _shut_down(scene: Scene) -> None:
     server = scene.chance.choice(cluster.proxies) if cluster.proxies else cluster.servers[key]
     if not server.running:
         return
-    going = Mischief(
-        _GOES_AWAY.how,
-        _GOES_AWAY.codes,
-        *_GOES_AWAY.times,
-        _GOES_AWAY.code,
-        remark=_GOES_AWAY.remark,
-        what=GOES_AWAY,
-    )
+    going = _GOES_AWAY.mischief(1_000_000, GOES_AWAY)
     server.mischief.insert(0, going)
 
     def stop() -> None:

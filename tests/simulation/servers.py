@@ -223,7 +223,7 @@ class Server:
             self._send(session, frame, reply)
             return
         scheduler = self.network.scheduler
-        suspended = (session, frame, scheduler.now + reply.wait_ms / 1000)
+        suspended = (session, reply.again or frame, scheduler.now + reply.wait_ms / 1000)
         self._suspended.append(suspended)
         scheduler.at(suspended[2], partial(self._give_up, suspended))
 
