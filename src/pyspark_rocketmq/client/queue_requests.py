@@ -137,7 +137,7 @@ class QueueRequests:
     def _name_broker(self, queue: MessageQueue) -> str:
         """Return the broker that was asked: a static topic's queue is named after none."""
         route = self._routes.remembered(queue.topic)
-        return (route.owner(queue) if route is not None else None) or queue.broker_name
+        return route.asked_broker(queue) if route is not None else queue.broker_name
 
     def _try_connection(self, addr: str) -> Connection | RocketMQError:
         try:

@@ -88,6 +88,10 @@ class TopicRoute:
         same = (owner for one, owner in self.static_queues.items() if one.queue_id == queue.queue_id)
         return next(same, None)
 
+    def asked_broker(self, queue: MessageQueue) -> str:
+        """Return the broker that is asked for the queue: its owner, else the one that it is named after."""
+        return self.owner(queue) or queue.broker_name
+
     def read_queues(self) -> tuple[MessageQueue, ...]:
         """Return the queues that may be read, sorted."""
         if self.static_queues:

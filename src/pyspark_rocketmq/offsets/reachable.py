@@ -160,7 +160,7 @@ class ReachableBrokers:
         for queue, call in calls.items():
             if (route := routes[queue.topic]) is not None:
                 # A static topic's queue has no fixed broker.
-                by_broker.setdefault(route.owner(queue) or queue.broker_name, {})[queue] = call
+                by_broker.setdefault(route.asked_broker(queue), {})[queue] = call
         due = self._health.due(frozenset(by_broker))
         for name, own in by_broker.items():
             if name not in due:

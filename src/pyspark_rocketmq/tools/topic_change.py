@@ -9,8 +9,15 @@ from pyspark_rocketmq.inventory import TopicConfig
 __all__ = ["alterable_configs", "existing_configs"]
 
 
-def existing_configs(admin: Admin, topic: str, *, cluster: str | None = None) -> dict[str, TopicConfig]:
+def existing_configs(
+    admin: Admin, topic: str, *, cluster: str | None = None, broker: str | None = None
+) -> dict[str, TopicConfig]:
     """Return a topic's configuration at each broker that has it; empty if it does not exist.
+
+    Parameters
+    ----------
+    cluster, broker : str, optional
+        Only at the brokers of this cluster, or at this one.
 
     Raises
     ------
@@ -22,6 +29,8 @@ def existing_configs(admin: Admin, topic: str, *, cluster: str | None = None) ->
     except TopicNotFoundError:
         return {}
     configs = admin.topic_configs(topic)
+    if broker is not None:
+        configs = {name: config for name, config in configs.items() if name == broker}
     if cluster is None:
         return configs
     members = admin.cluster_info().clusters.get(cluster)

@@ -167,9 +167,7 @@ def create(
     )
     with connect(namesrv, option) as client:
         admin = Admin(client)
-        configs = existing_configs(admin, topic, cluster=cluster)
-        if broker is not None:
-            configs = {name: config for name, config in configs.items() if name == broker}
+        configs = existing_configs(admin, topic, cluster=cluster, broker=broker)
         require_unchanged(topic, configs, settings, remedy="pyspark-rocketmq topic alter")
         if not configs:
             perm_bits = _permission_of(perm or "rw")

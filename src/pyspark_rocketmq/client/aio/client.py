@@ -269,8 +269,8 @@ class AsyncClient:
                 return call.parse(await connection.call(call.request, call.body, deadline=until))
             except RocketMQError as error:
                 route = self.routes.remembered(queue.topic)
-                owner = route.owner(queue) if route is not None else None
-                error.facts.setdefault("broker_name", owner or queue.broker_name)
+                asked = route.asked_broker(queue) if route is not None else queue.broker_name
+                error.facts.setdefault("broker_name", asked)
                 error.facts.setdefault("topic", queue.topic)
                 raise
 

@@ -180,7 +180,7 @@ class PullConsumer:
 
         def attempt() -> PullResult:
             route = client.routes.get_served((queue.topic,), deadline=deadline)[queue.topic]
-            broker_data = route.broker(route.owner(queue) or queue.broker_name)
+            broker_data = route.broker(route.asked_broker(queue))
             addr = self._address(queue, broker_data)
             channel = client.pull_channel(addr, broker_data, suspended=suspend_ms is not None)
             agreed = agree_on_selector(client, channel, queue.topic, selector, self.group)
