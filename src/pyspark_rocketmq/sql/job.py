@@ -124,7 +124,7 @@ class SqlJob:
         self._text = text
         self._planner = Planner(spark, settings)
         self._names: set[str] = set()
-        self._letters: dict[str, StreamingQuery] = {}  # that send bad records, by the tables in lower case
+        self._letters: dict[Table, StreamingQuery] = {}  # that send bad records
         self._declared: dict[str, CreateTable] = {}
         self._position = Position(1, 1)
         self._started_at: dict[int, Position] = {}
@@ -175,7 +175,7 @@ class SqlJob:
         statements = parse_statements(text, self._declared)
         self._text = text
         if any(isinstance(statement, Insert) for statement in statements):
-            sent = {key for key, query in self._letters.items() if query.isActive}
+            sent = {table for table, query in self._letters.items() if query.isActive}
             self._planner.plan_dead_letters_again(sent)
         for statement in statements:
             self.run(statement)
@@ -282,7 +282,7 @@ class SqlJob:
             name = f"{letters.table.name}-bad-records"
             self._write(Write(letters.rows, target, name, OutputMode.APPEND))
             if letters.rows.isStreaming:
-                self._letters[letters.table.declared.name.key] = self.queries[-1]
+                self._letters[letters.table] = self.queries[-1]
 
     # --- the end ----------------------------------------------------------------------------
 

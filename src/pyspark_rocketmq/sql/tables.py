@@ -64,9 +64,9 @@ _BEAT_COLUMNS: Final = ("topic", "storeTimestamp")
 _IDLE: Final = "heartbeatInterval"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table of a job.
+    """A table of a job. One that is declared again is another one.
 
     Parameters
     ----------

@@ -38,6 +38,7 @@ class Stream:
     """Rows of a stream, and what writes them."""
 
     isStreaming = True  # noqa: N815 - PySpark's name
+    columns = ("a",)
     name = ""
 
     @property
@@ -51,7 +52,7 @@ class Stream:
     def outputMode(self, *_: object, **__: object) -> Stream:
         return self
 
-    option = trigger = outputMode
+    option = trigger = createOrReplaceTempView = outputMode  # noqa: N815 - PySpark's names
 
 
 class Target:
@@ -116,6 +117,18 @@ def test_bad_records_are_sent_once_while_they_are_and_again_later(job: SqlJob) -
     assert names(job) == ["copies-3", "orders-bad-records-2"]
     job.run_text(f"DROP TABLE orders; {ORDERS} {INSERT}", pytest.fail)
     assert names(job) == ["copies-3", "orders-bad-records-2", "copies-4", "orders-bad-records-3"]
+
+
+def test_bad_records_of_a_view_are_sent_when_its_table_is_declared_again(
+    job: SqlJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job._planner, "_translated_rows", lambda *_: Stream())
+    again = f"DROP TABLE orders; {ORDERS}"
+    job.run_text(f"CREATE VIEW v AS SELECT a FROM orders; {again}", pytest.fail)
+    job.run_text("INSERT INTO copies SELECT a FROM v;", pytest.fail)
+    assert names(job) == ["copies", "orders-bad-records"], "the view still reads the table of before"
+    job.run_text(INSERT, pytest.fail)
+    assert names(job) == ["copies", "orders-bad-records", "copies-2", "orders-bad-records-2"]
 
 
 def test_a_connection_that_an_interruption_broke_keeps_no_query_running():

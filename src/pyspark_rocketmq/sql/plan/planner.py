@@ -113,8 +113,8 @@ class Planner:
         self._queries = JobQueries()
         self._viewed: dict[str, tuple[RuntimeMode, int | None]] = {}
         self._views: dict[str, tuple[str, ...]] = {}
-        self._read_by: dict[str, set[str]] = {}  # the tables that a view reads, also by other views
-        self._refused: set[str] = set()  # tables whose bad records have been planned
+        self._read_by: dict[str, Set[Table]] = {}  # the tables that a view reads, also by other views
+        self._refused: set[Table] = set()  # whose bad records have been planned
         for name, value in settings.items():
             self.set(name, value)
 
@@ -171,9 +171,6 @@ class Planner:
 
     def _forget(self, key: str) -> bool:
         """Remove a table, and return whether it was viewed."""
-        self._refused.discard(key)
-        for tables in self._read_by.values():
-            tables.discard(key)
         self.tables.pop(key, None)
         self.connectors.pop(key, None)
         return self._viewed.pop(key, None) is not None
@@ -219,12 +216,13 @@ class Planner:
             rows = rows.toDF(*(name.text for name in view.columns), *hidden)
         rows.createOrReplaceTempView(quote(view.name))
         self._views[view.name.key] = tuple(name for name in rows.columns if not name.startswith("__"))
-        self._read_by[view.name.key] = {*self._tables_of(view.query)}
+        self._read_by[view.name.key] = self._tables_of(view.query)
 
     def drop(self, statement: DropTable) -> bool:
         """Drop a table or a view, and return whether it was the job's."""
         if statement.is_view:
             self._queries.forget_view(statement.name.key)
+            self._read_by.pop(statement.name.key, None)
             if self._views.pop(statement.name.key, None) is None:
                 return False
             self._spark.catalog.dropTempView(statement.name.text)
@@ -315,21 +313,20 @@ class Planner:
         if _describes(query) or explained(query) is not None:
             return []
         found = []
-        for key in sorted(self._tables_of(query) - self._refused):
-            table = self.tables[key]
+        for table in sorted(self._tables_of(query) - self._refused, key=lambda each: each.name):
             if table.options.bad_records is BadRecords.DEAD_LETTER:
-                self._refused.add(key)
+                self._refused.add(table)
                 found.append(DeadLetters(table.dead_letters(self._spark, streaming=streaming), table))
         return found
 
-    def plan_dead_letters_again(self, sent: Set[str]) -> None:
+    def plan_dead_letters_again(self, sent: Set[Table]) -> None:
         """Forget whose bad records have been planned, except those of tables whose are ``sent`` now."""
         self._refused &= sent
 
-    def _tables_of(self, query: Query) -> Set[str]:
+    def _tables_of(self, query: Query) -> Set[Table]:
         """Return the tables of topics that a query reads, also by views."""
         views = (self._read_by.get(name, ()) for name in query.names)
-        return frozenset(query.names & self.tables.keys()).union(*views)
+        return frozenset(self.tables[key] for key in query.names & self.tables.keys()).union(*views)
 
     def _view_files(self, names: Set[str], reading: tuple[RuntimeMode, int | None]) -> None:
         """Register the files and databases that are read as views. Other connectors only write."""
