@@ -24,15 +24,18 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from tests.support.cli import CommandLine
 from tests.support.clocks import FakeClock
-from tests.support.query_logs import QUERY, LogFile, progress
+from tests.support.query_logs import QUERY, RUN, LogFile, progress
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage
+from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.dashboard.cluster import ClusterView
 from pyspark_rocketmq.dashboard.history import QueryLogReader
 from pyspark_rocketmq.dashboard.server import create_app, listen
 from pyspark_rocketmq.dashboard.spark_metrics import SparkMetrics
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockBroker, MockCluster
+from pyspark_rocketmq.testing.faults import Refuse
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 UPLOT_SHA256 = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
@@ -153,7 +156,26 @@ def test_what_the_living_brokers_say_is_shown_and_the_silent_one_named(log):
     assert cluster["groups"] == [{"group": "revenue", "topics": "orders", "lag": 1}]
     assert cluster["topics"] == [{"topic": "orders", "queues": 1, "messages": 1}]
     versions = {row["broker"]: row["version"] for row in cluster["brokers"]}
-    assert versions["broker-a"] != versions["broker-b"] == "does not answer"
+    assert versions["broker-a"] != versions["broker-b"] == "unknown"
+
+
+def test_a_broker_that_refuses_is_named_with_its_cause(mq):
+    mq.inject(Refuse(ResponseCode.NO_PERMISSION, "not yours"), on=RequestCode.GET_BROKER_RUNTIME_INFO)
+    view = ClusterView(ClientOptions(name_servers=(mq.name_server,)))
+    told = view.state()
+    view.close()
+    assert [(each["broker"], "not yours" in each["cause"]) for each in told["away"]] == [("broker-a", True)]
+    assert [row["version"] for row in told["brokers"]] == ["unknown"]
+
+
+def test_a_rate_that_is_no_number_is_unknown(view, log, monkeypatch):
+    numbers = {"putTps": "NaN NaN NaN", "getTransferredTps": "Infinity", "commitLogDiskRatio": "0.5"}
+    monkeypatch.setattr(Admin, "runtime_infos", lambda *_, on_away: {"broker-a": numbers})
+    with Served(create_app(QueryLogReader(log.path.parent), view)) as served:
+        code, text = served.get("/state")
+    assert code == 200
+    (row,) = json.loads(text)["cluster"]["brokers"]
+    assert (row["inPerSecond"], row["outPerSecond"], row["diskRatio"]) == (None, None, 0.5)
 
 
 def test_what_is_not_shown_is_counted_and_dead_letters_are_counted_wherever_they_are():
@@ -414,6 +436,19 @@ def test_a_failure_shows_its_cause_first_and_its_trace_on_a_click(browser, serve
     kept = "return [box.parentNode.open, box.scrollTop, document.activeElement === box]"
     found = browser.execute_script(f"const box = document.querySelector('{first} pre'); {kept}")
     assert found == [True, 50, True]
+
+
+def test_charts_of_forgotten_runs_go(browser, log, view):
+    reader = QueryLogReader(log.path.parent)
+    with Served(create_app(reader, view)) as served:
+        visit(browser, served.url)
+        kept = "return [...new Set([...charts.keys(), ...latest.keys()].map((key) => key.split(' ')[0]))]"
+        eventually(lambda: browser.execute_script(kept) == [RUN], what="the charts")
+        for number in range(50):
+            other = LogFile(log.path.parent, f"run-{number}")
+            other.write("started", START_MS + 60_000 + number, queryId=f"query-{number}", name="other")
+        eventually(lambda: browser.execute_script(kept) == [], what="the charts' end")
+    assert "revenue" not in text_of(browser, "#queries")
 
 
 def test_a_group_s_lag_is_explained_beside_its_query_s(browser, served, log):

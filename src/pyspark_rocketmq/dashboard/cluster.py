@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -47,9 +48,9 @@ class ClusterView:
     def state(self) -> dict[str, Any]:
         """Return the cluster as plain values.
 
-        A broker that does not answer is named in ``away``; the others are shown without it. A request that
-        failed otherwise is reported as ``error``. The first 200 topics and 40 groups are shown, of those that
-        are ``there``.
+        A broker that does not answer, or refuses to, is named in ``away`` with the cause; the others are
+        shown without it. A request that failed otherwise is reported as ``error``. The first 200 topics and
+        40 groups are shown, of those that are ``there``.
         """
         with self._lock:
             if self._clock.monotonic() - self._asked_s > _FRESH_S:
@@ -100,7 +101,7 @@ class ClusterView:
                     "broker": name,
                     "cluster": data.cluster,
                     "address": ", ".join(data.addresses.values()),
-                    "version": facts.get("brokerVersionDesc", "") if name in infos else "does not answer",
+                    "version": facts.get("brokerVersionDesc", "unknown"),
                     "inPerSecond": _rate(facts.get("putTps")),
                     "outPerSecond": _rate(facts.get("getTransferredTps") or facts.get("getTransferedTps")),
                     "diskRatio": _rate(facts.get("commitLogDiskRatio")),
@@ -133,8 +134,12 @@ class ClusterView:
 
 
 def _rate(text: str | None) -> float | None:
-    """Return the first number of a broker's report: its rate over the last ten seconds."""
+    """Return the first number of a broker's report: its rate over the last ten seconds.
+
+    A broker divides: what it reports may be NaN, which is no JSON.
+    """
     try:
-        return float((text or "").split()[0])
+        rate = float((text or "").split()[0])
     except (IndexError, ValueError):
         return None
+    return rate if math.isfinite(rate) else None

@@ -190,7 +190,7 @@ function clusterCards(cluster, queries) {
   const made = [];
   if (cluster.away && cluster.away.length) {
     made.push(element("article", { class: "bad", role: "alert" }, ...cluster.away.map((each) =>
-      element("p", {}, `${each.broker} does not answer; the numbers are without it: ${each.cause}`))));
+      element("p", {}, `the numbers are without ${each.broker}: ${each.cause}`))));
   }
   if (cluster.error) made.push(element("article", { class: "bad" }, cluster.error));
   if (cluster.deadLetters) {
@@ -207,7 +207,20 @@ function clusterCards(cluster, queries) {
 
 // --- the page ---
 
+// Each chart holds its canvas, and listens to the window: those of runs that the server has forgotten go.
+function forget(runs) {
+  const known = new Set(runs.map((run) => run.runId));
+  for (const [key, chart] of charts) {
+    if (known.has(key.split(" ")[0])) continue;
+    chart.plot.destroy();
+    charts.delete(key);
+    latest.delete(key);
+  }
+  for (const runId of failures.keys()) if (!known.has(runId)) failures.delete(runId);
+}
+
 function show(state) {
+  forget(state.queries);
   const restore = rememberPlace(), queries = document.getElementById("queries"), cards = state.queries.map((run) => queryCard(run, state.now));
   if (state.error) cards.push(element("article", { class: "bad" }, state.error));
   else if (!cards.length && state.nothing) cards.push(element("article", { class: "empty" }, state.nothing));
