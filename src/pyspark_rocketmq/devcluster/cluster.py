@@ -226,15 +226,11 @@ class DevCluster:
         if proxies:
             self._proxy_jars = proxy_jars(self.version)
         self._owner = os.getpid()
-        with ExitStack() as resources:
-            self._home = self._make_home(resources)
-            check_disk(self._home)
-            watchdog = resources.enter_context(Watchdog())
-            if self._workdir is None:
-                watchdog.remove(self._home)
-            resources.callback(self._end_servers)
-            self._start_servers(java, watchdog)
-            self._resources = resources.pop_all()
+        try:
+            self._start(java)
+        except BaseException:
+            self._name_servers, self._brokers, self._proxies = (), (), ()
+            raise
         return self
 
     def stop(self) -> None:
@@ -318,6 +314,17 @@ class DevCluster:
         )
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _start(self, java: Java) -> None:
+        with ExitStack() as resources:
+            self._home = self._make_home(resources)
+            check_disk(self._home)
+            watchdog = resources.enter_context(Watchdog())
+            if self._workdir is None:
+                watchdog.remove(self._home)
+            resources.callback(self._end_servers)
+            self._start_servers(java, watchdog)
+            self._resources = resources.pop_all()
 
     def _make_home(self, resources: ExitStack) -> Path:
         if self._workdir is not None:

@@ -13,6 +13,7 @@ from pyspark_rocketmq.devcluster.registration import is_registered, register_now
 from pyspark_rocketmq.devcluster.settings import SERVER_ENV
 from pyspark_rocketmq.devcluster.system.ports import LOOPBACK
 from pyspark_rocketmq.devcluster.system.process import ChildProcess, Watchdog
+from pyspark_rocketmq.errors import TransportError
 
 __all__ = ["Broker", "NameServer", "Proxy", "Runtime", "Server", "ServerSpec"]
 
@@ -236,11 +237,14 @@ class Broker(Server):
         return self._is_registered(deadline)
 
     def _is_registered(self, deadline: Deadline) -> bool:
-        return is_registered(
-            [server.address for server in self._name_servers if server.is_running],
-            broker_name=self.broker_name,
-            address=self.address,
-            options=self._runtime.connection,
-            deadline=deadline,
-            clock=self._runtime.clock,
-        )
+        try:
+            return is_registered(
+                [server.address for server in self._name_servers if server.is_running],
+                broker_name=self.broker_name,
+                address=self.address,
+                options=self._runtime.connection,
+                deadline=deadline,
+                clock=self._runtime.clock,
+            )
+        except TransportError:  # the name server ended just now, or is paused
+            return False

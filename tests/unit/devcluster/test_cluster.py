@@ -4,6 +4,7 @@ import shutil
 import socket
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -47,3 +48,15 @@ def test_a_given_port_that_is_in_use_is_refused(tmp_path: Path, monkeypatch: pyt
         port = taken.getsockname()[1]
         with pytest.raises(PortTakenError, match=f"in use: choose another one.*{port}"):
             DevCluster(workdir=tmp_path, port=port).start()
+
+
+def test_a_cluster_that_did_not_start_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "rocketmq_jars", lambda _: ())
+    never = Mock(side_effect=DevClusterError("a server ended"))
+    monkeypatch.setattr(DevCluster, "_bring_up", never)
+    local = DevCluster(workdir=tmp_path)
+    for _ in range(2):
+        with pytest.raises(DevClusterError, match="a server ended"):
+            local.start()
+    assert never.call_count == 2
+    assert local.servers == ()
