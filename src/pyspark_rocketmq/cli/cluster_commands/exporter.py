@@ -70,6 +70,8 @@ def exporter(
         return
     if everything == bool(group):
         raise OptionError("name what to export: groups with --group, or everything with --all")
+    if once and json:
+        raise OptionError("--once prints Prometheus' text format, which --json does not change: leave it out")
     chosen = choose_token(token, host)
     try:
         from prometheus_client import generate_latest

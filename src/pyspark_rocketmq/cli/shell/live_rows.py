@@ -17,6 +17,7 @@ from rich.text import Text
 from pyspark_rocketmq.cli.printing import table
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import OutputMode
+from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.session_settings import temporary_settings
 from pyspark_rocketmq.sql.error_positions import reason_of
@@ -43,7 +44,7 @@ class LiveRows:
     def __init__(self, rows: DataFrame, mode: OutputMode, trigger_ms: int | None) -> None:
         self._settings = STATE_SETTINGS if CHANGE in rows.columns else {}
         if CHANGE in rows.columns:
-            others = [name for name in rows.columns if name != CHANGE]
+            others = [quote(name) for name in rows.columns if name != CHANGE]
             rows = rows.select(F.col(f"{CHANGE}.op").alias("op"), *others)
         self._rows = rows
         self._mode = mode
