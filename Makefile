@@ -73,6 +73,9 @@ demo: $(READY) $(ARCHIVE)  ## Start a real RocketMQ, stream orders through Spark
 
 # `make test` excludes these tests.
 QUICK := -m "not large"
+# Not empty: Spark compiles the expressions of queries, as it does for users, see `tests/support/lean_jvm.py`.
+COMPILED ?=
+export TEST_COMPILED = $(COMPILED)
 
 .PHONY: test
 test: lint unit network simulation docs brokers smoke  ## Run everything that CI runs
@@ -81,7 +84,7 @@ test: lint unit network simulation docs brokers smoke  ## Run everything that CI
 test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
 	@seed=$(if $(filter file,$(origin SEED)),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' '),$(SEED)); \
 	echo "random choices follow from $$seed: make test-all SEED=$$seed repeats them"; \
-	$(MAKE) --keep-going mariadb prometheus releases test test-lowest QUICK= EXAMPLES=search CHAOS_KILLS=2 SEED=$$seed
+	$(MAKE) --keep-going mariadb prometheus releases test test-lowest QUICK= COMPILED=1 EXAMPLES=search CHAOS_KILLS=2 SEED=$$seed
 
 .PHONY: releases
 releases: setup  ## Fetch the JARs of every release of RocketMQ that tests use, and of the proxy
@@ -195,7 +198,7 @@ OLDEST := 4.0
 
 .PHONY: smoke
 smoke: setup .venv-spark-$(OLDEST)/.ready  ## Run a few Spark tests with PySpark 4.0
-	TEST_SPARK=$(OLDEST) PYTHONPATH=$(CURDIR)/.venv-spark-$(OLDEST):$(CURDIR)/src $(PYTEST) \
+	TEST_COMPILED=1 TEST_SPARK=$(OLDEST) PYTHONPATH=$(CURDIR)/.venv-spark-$(OLDEST):$(CURDIR)/src $(PYTEST) \
 	  tests/spark/test_release.py tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_write.py \
 	  -k "every_column or tags_choose or sent_back or copies_a_topic or under_test"
 

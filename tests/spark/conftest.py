@@ -255,14 +255,7 @@ def running() -> Iterator[Callable[..., StreamingQuery]]:
 
 
 @pytest.fixture(scope="module")
-def uncompiled(spark: SparkSession) -> Iterator[None]:
-    """Run short queries over few rows without compiling them."""
-    with setting(spark, "spark.sql.codegen.wholeStage", "false"):
-        yield
-
-
-@pytest.fixture(scope="module")
-def lean(spark: SparkSession, uncompiled: None) -> Iterator[None]:
-    """Also keep state in one partition."""
+def lean(spark: SparkSession) -> Iterator[None]:
+    """Keep state in one partition."""
     with setting(spark, "spark.sql.shuffle.partitions", "1"):
         yield

@@ -14,7 +14,6 @@ def main() -> None:
     spark = (
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
-        .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.executor.cores", "1")

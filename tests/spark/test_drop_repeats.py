@@ -21,8 +21,6 @@ from pyspark_rocketmq.model import OutgoingMessage
 from pyspark_rocketmq.spark import drop_repeats
 from pyspark_rocketmq.testing import MockCluster
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 HOUR_S = 3_600
 TIMEOUT_S = 120
 

@@ -21,8 +21,6 @@ from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows
 from pyspark_rocketmq.sql import SqlJob, execute
 from pyspark_rocketmq.sql.plan.plan_check import plan_job
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 Run = Callable[..., SqlJob]
 
 SOURCE = """

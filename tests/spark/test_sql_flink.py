@@ -32,8 +32,6 @@ from pyspark_rocketmq.sql.flink import (
     TopicSelector,
 )
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 Source = Callable[..., RocketMQSourceFunction]
 
 

@@ -20,8 +20,6 @@ from pyspark_rocketmq.sql import execute
 from pyspark_rocketmq.sql.formats.changelogs import CHANGE, current_rows, decode_changes
 from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 COLUMNS = (BodyColumn("id", "INT", nullable=False), BodyColumn("name", "STRING"))
 OPTIONS = TableOptions()
 JSON = Format(BodyFormat.JSON, COLUMNS, OPTIONS, {})

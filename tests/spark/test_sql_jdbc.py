@@ -18,8 +18,6 @@ from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql import execute
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 BATCH = {"runtimeMode": "batch"}
 
 

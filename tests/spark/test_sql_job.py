@@ -43,7 +43,6 @@ class JobProcess:
             "driver.host": "127.0.0.1",
             # It lives too short for thorough compilation to pay.
             "driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "sql.codegen.wholeStage": "false",
         }
         confs = [part for name, value in conf.items() for part in ("--conf", f"spark.{name}={value}")]
         places = ["--checkpoint", str(checkpoint), "--master", "local[2]"]

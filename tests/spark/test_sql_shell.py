@@ -16,17 +16,18 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, lit, struct
 from rich.console import Console
 from tests.support.topics import fill
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.cli.job_commands.quiet_spark import stop_on_interrupt
+from pyspark_rocketmq.cli.shell.live_rows import LiveRows
 from pyspark_rocketmq.cli.shell.shell import Shell
 from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.options import OutputMode
 from pyspark_rocketmq.sql import SqlJob, execute
-
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
+from pyspark_rocketmq.sql.flinksql.relations import CHANGE
 
 READY = b"\x1b[?2004h"
 """What the prompt writes when it can take a line."""
@@ -148,6 +149,15 @@ def test_streams_are_shown_started_and_stopped(spark, job, shown, topic, client,
     assert "stopped copies-2" in out
     assert "more: 1 row written" in capsys.readouterr().err, "a write after Ctrl-C"
     assert not [query for query in job.queries if query.isActive]
+
+
+def test_changes_of_a_column_with_a_dot_are_shown(spark, shown, tmp_path) -> None:
+    (tmp_path / "rows.txt").write_text("one")
+    change = struct(lit("+U").alias("op")).alias(CHANGE)
+    rows = spark.readStream.text(str(tmp_path)).select(change, col("value").alias("a.b"))
+    LiveRows(rows, OutputMode.APPEND, None).watch(shown)
+    assert re.search(r"op +a\.b", printed(shown))
+    assert re.search(r"\+U +one", printed(shown))
 
 
 @pytest.mark.needs("programs")

@@ -14,8 +14,6 @@ from pyspark.sql import SparkSession
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql import execute
 
-pytestmark = [pytest.mark.usefixtures("uncompiled")]
-
 RUNS = ((0, 40), (36, 80), (76, 120))
 """The seconds of each run's rows. The watermark is 5 seconds behind the latest one."""
 FLUSH = 3_000

@@ -11,8 +11,6 @@ from tests.spark.streams_support import CLICKS, FLOWS, at, table
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 def source(spark, name="t"):
     return StreamBuilder.dataStream("tests", name, spark)

@@ -14,6 +14,10 @@ from typing import Final
 LEAN: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """What is compiled thoroughly pays only in a JVM that runs longer than a suite."""
 
+_CODE: Final = ("-XX:ReservedCodeCacheSize=256m",)
+"""With one compiler, a JVM has 48 MiB for its code. The many queries of a suite fill them: a tenth of its
+time went into looking for code to discard."""
+
 ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 COMPILED: Final = Path(__file__).with_name("compiled_pyspark")
 _PATIENT: Final = ("-Dspark.python.authenticate.socketTimeout=120s",)
@@ -21,6 +25,8 @@ _PATIENT: Final = ("-Dspark.python.authenticate.socketTimeout=120s",)
 _FRUGAL: Final = ("-Djdk.lang.Process.launchMechanism=VFORK", "-Dspark.sql.streaming.pollingDelay=50ms")
 """Hadoop runs chmod for each file of a checkpoint: without a helper process in between. A query that waits
 for messages asks for them every 50 ms, not every 10."""
+_INTERPRETED: Final = ("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
+"""Spark interprets expressions: to compile them does not pay for a few rows. `make test-all` compiles."""
 QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """An archive that does not fit is not worth a word: what a program prints is compared."""
 
@@ -28,7 +34,8 @@ QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 def lean_spark(environ: MutableMapping[str, str]) -> None:
     """Have Spark's launcher start every driver of this process and its children with lean JVMs."""
     archive = [f"-XX:SharedArchiveFile={ARCHIVE}", *QUIET] if ARCHIVE.exists() else []
-    environ["SPARK_SUBMIT_OPTS"] = " ".join([*LEAN, *_PATIENT, *_FRUGAL, *archive])
+    interpreted = [] if environ.get("TEST_COMPILED") else _INTERPRETED
+    environ["SPARK_SUBMIT_OPTS"] = " ".join([*LEAN, *_CODE, *_PATIENT, *_FRUGAL, *interpreted, *archive])
     environ["SPARK_LAUNCHER_OPTS"] = " ".join(LEAN)
 
 
