@@ -66,7 +66,7 @@ class ClusterView:
         away: dict[str, str] = {}
 
         def on_away(name: str, cause: RocketMQError) -> None:
-            away.setdefault(name, cause.message)
+            away.setdefault(name, str(cause))
 
         told: dict[str, Any] = {"at": self._clock.now_ms(), "error": None}
         parts: dict[str, Callable[[OnAway], Any]] = {

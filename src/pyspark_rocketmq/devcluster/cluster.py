@@ -137,6 +137,7 @@ class DevCluster:
         self._jars: tuple[Path, ...] = ()
         self._proxy_jars: tuple[Path, ...] = ()
         self._resources = ExitStack()
+        self._is_started = False
         self._owner = 0
         self._home = Path()
         self._name_servers: tuple[NameServer, ...] = ()
@@ -218,7 +219,7 @@ class DevCluster:
             Java is missing or too old, the jars do not resolve, the disk is too full, the port is in use,
             or a server did not start. No server is left running then.
         """
-        if self._name_servers:
+        if self._is_started:
             raise DevClusterError("this cluster was started already")
         java = self.java
         self._jars = rocketmq_jars(self.version)
@@ -226,11 +227,16 @@ class DevCluster:
         if proxies:
             self._proxy_jars = proxy_jars(self.version)
         self._owner = os.getpid()
-        try:
-            self._start(java)
-        except BaseException:
-            self._name_servers, self._brokers, self._proxies = (), (), ()
-            raise
+        with ExitStack() as resources:
+            self._home = self._make_home(resources)
+            check_disk(self._home)
+            watchdog = resources.enter_context(Watchdog())
+            if self._workdir is None:
+                watchdog.remove(self._home)
+            resources.callback(self._end_servers)
+            self._start_servers(java, watchdog)
+            self._resources = resources.pop_all()
+        self._is_started = True
         return self
 
     def stop(self) -> None:
@@ -246,7 +252,7 @@ class DevCluster:
         DevClusterError
             The cluster has no ``workdir``, or does not run.
         """
-        if self._workdir is None or not self._name_servers:
+        if self._workdir is None or not self._is_started:
             raise DevClusterError("only a running cluster with its own workdir can be detached")
         for server in self.servers:
             server.release()
@@ -314,17 +320,6 @@ class DevCluster:
         )
 
     # --- inside ------------------------------------------------------------------------------
-
-    def _start(self, java: Java) -> None:
-        with ExitStack() as resources:
-            self._home = self._make_home(resources)
-            check_disk(self._home)
-            watchdog = resources.enter_context(Watchdog())
-            if self._workdir is None:
-                watchdog.remove(self._home)
-            resources.callback(self._end_servers)
-            self._start_servers(java, watchdog)
-            self._resources = resources.pop_all()
 
     def _make_home(self, resources: ExitStack) -> Path:
         if self._workdir is not None:

@@ -59,4 +59,3 @@ def test_a_cluster_that_did_not_start_can_be_started(tmp_path: Path, monkeypatch
         with pytest.raises(DevClusterError, match="a server ended"):
             local.start()
     assert never.call_count == 2
-    assert local.servers == ()
