@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -34,6 +34,7 @@ __all__ = [
     "has_watermark",
     "keyed_texts",
     "option_texts",
+    "own_name",
     "plain_rows",
     "read_source",
     "sink_of",
@@ -178,6 +179,12 @@ def sink_of(node: Sink) -> SinkConnector:
     """Return a plan's sink with its type."""
     assert isinstance(node, SinkConnector), node
     return node
+
+
+def own_name(name: str, sink: Sink, alike: Sequence[Sink]) -> str:
+    """Return a sink's name of its progress, which no other of these sinks has. The first keeps the name."""
+    number = alike.index(sink) + 1
+    return name if number == 1 else f"{name}/{number}"
 
 
 def has_watermark(analysis: Analysis) -> bool:

@@ -10,7 +10,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.planning.batch_replay import BatchTurn, decide_turn
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
-from pyspark_rocketmq.streams.connectors.base import BatchWriter, RecordSource, SinkConnector, text_value
+from pyspark_rocketmq.streams.connectors.base import (
+    BatchWriter,
+    RecordSource,
+    SinkConnector,
+    own_name,
+    text_value,
+)
 from pyspark_rocketmq.streams.connectors.database_source import TablesSource
 from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSource
 from pyspark_rocketmq.streams.frame.extras import require
@@ -63,7 +69,7 @@ class DatabaseSink(SinkConnector):
 
         del numbered
         write = upsert_into(self.table, key=self.key) if self.key else append_to(self.table)
-        store = SqlOffsetStore(self.url, job=f"{plan.job}/{self.table}")
+        store = SqlOffsetStore(self.url, job=self._progress_name(plan))
         if checkpoint is None:
 
             def whole(df: DataFrame, _: int) -> None:
@@ -90,3 +96,15 @@ class DatabaseSink(SinkConnector):
                         assert_never(other)
 
         return by_number
+
+    def _progress_name(self, plan: Plan) -> str:
+        """Return the name under which the database has this sink's progress.
+
+        With one name for several sinks of a table, the rows of all but the first would seem to be written.
+        """
+        alike = [
+            sink
+            for sink in plan.sinks
+            if isinstance(sink, DatabaseSink) and (sink.url, sink.table) == (self.url, self.table)
+        ]
+        return own_name(f"{plan.job}/{self.table}", self, alike)

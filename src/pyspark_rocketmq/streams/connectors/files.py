@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,7 @@ from pyspark_rocketmq.streams.connectors.base import (
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME
 from pyspark_rocketmq.streams.plan.analysis import Analysis
-from pyspark_rocketmq.streams.plan.nodes import Plan, Shape
+from pyspark_rocketmq.streams.plan.nodes import Plan, Shape, ends
 
 __all__ = ["FileSink", "FileSource", "ReadFormat", "WriteFormat"]
 
@@ -124,8 +125,20 @@ class FileSink(SinkConnector):
         return f"{self.kind} {self.path}"
 
     def rows(self, flow: Flow, plan: Plan) -> DataFrame:
-        """Return lines, or columns."""
-        del plan
+        """Return lines, or columns.
+
+        Raises
+        ------
+        PlanError
+            Another sink of the query writes to the same folder, and each would overwrite the other's batches.
+        """
+        others = (sink for sink in plan.sinks if isinstance(sink, FileSink) and sink is not self)
+        if not ends(self) and any(_place(sink.path) == _place(self.path) for sink in others):
+            raise PlanError(
+                f"two sinks write to the folder {self.path}, where each would overwrite the other's batches: "
+                "unite their streams, or give each its own folder",
+                step=self.name,
+            )
         return texts(flow) if self.kind in _TEXTS else plain_rows(flow)
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
@@ -142,3 +155,8 @@ class FileSink(SinkConnector):
         """Start a query with this as its only sink."""
         del plan, checkpoint
         return writer.format(self.format).start(self.path)
+
+
+def _place(path: str) -> str:
+    """Return one spelling of a folder's path."""
+    return path if "://" in path else str(Path(path).absolute())

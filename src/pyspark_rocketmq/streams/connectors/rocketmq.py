@@ -23,6 +23,7 @@ from pyspark_rocketmq.streams.connectors.base import (
     SinkConnector,
     group_key,
     has_watermark,
+    own_name,
 )
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, TIME, VALUE
@@ -142,15 +143,19 @@ class RocketMQSink(SinkConnector):
             columns.append(joined.alias("keys"))
             once = self.options.get("deliveryGuarantee") == "effectively-once"
             if once and not (flow.updates or flow.shares_identity):
-                columns.append(F.sha2(F.concat_ws("|", F.lit(plan.job), *key), 256).alias("writeId"))
+                columns.append(F.sha2(F.concat_ws("|", F.lit(self._job(plan)), *key), 256).alias("writeId"))
         return flow.df.select(*columns)
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that sends a batch. A repeated batch is sent again."""
         del checkpoint, numbered
-        return message_writer(plan.job, self.options)
+        return message_writer(self._job(plan), self.options)
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
         """Start a query with this as its only sink."""
         del plan, checkpoint
         return writer.format("rocketmq").options(**self.options).start()
+
+    def _job(self, plan: Plan) -> str:
+        """Return the job by which repeats of this sink's rows are known, and of no other sink's."""
+        return own_name(plan.job, self, [sink for sink in plan.sinks if isinstance(sink, RocketMQSink)])
