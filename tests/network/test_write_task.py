@@ -605,6 +605,17 @@ def test_dead_letters_go_to_a_topic_with_their_cause(mq: MockCluster, write: Wri
     assert lost.properties["deadLetterTopic"] == "no such topic"
 
 
+def test_a_dead_letter_has_room_for_long_texts(mq: MockCluster, write: Write) -> None:
+    """A property is measured in bytes: keys and tags of more than 32,767 are a cause of dead letters."""
+    mq.create_topic("dead", 1)
+    long = "\U0001f600" * 9_000
+    batch = rows(b"one", b"two", keys=[long, "k" * 40_000], tags=[long, "é" * 9_000])
+    assert write(batch, deadLetterTopic="dead").dead_letters == 2
+    one, two = sorted(stored(mq, "dead"), key=lambda message: message.body)
+    assert (one.keys, one.tags) == (long[:2_000], long[:2_000])
+    assert (two.keys, two.tags) == ("k" * 8_000, "é" * 4_000)
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_dead_letter_goes_to_any_broker_that_takes_it(mq: MockCluster, write: Write, ordered: bool) -> None:
     """Also in an ordered write: dead letters have no order."""

@@ -33,7 +33,9 @@ _DEAD: Final = object()
 """The token of a dead letter's send."""
 
 _MAX_CAUSE: Final = 1_000
-_MAX_TEXT: Final = 8_000
+_MAX_TEXT_BYTES: Final = 8_000
+"""Of a topic, of tags and of keys: a message's properties have 32,767 bytes in all."""
+
 _FLUSH_ROWS: Final = 10_000
 _SCHEMA: Final = pa.schema(
     [
@@ -226,5 +228,6 @@ class _HiddenFile:
 
 
 def _printable(text: str | None) -> str:
-    """Return a text that is valid in a property."""
-    return (text or "")[:_MAX_TEXT].replace("\x01", "?").replace("\x02", "?")
+    """Return a text that is valid in a property, cut to the bytes that all of them have room for."""
+    cut = (text or "").encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")
+    return cut.replace("\x01", "?").replace("\x02", "?")
