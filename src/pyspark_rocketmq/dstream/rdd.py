@@ -23,7 +23,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, check_filter
-from pyspark_rocketmq.options import DirectOptions, SourceOptions, parse_direct_options
+from pyspark_rocketmq.options import DirectOptions, SourceOptions, parse_direct_options, parse_options
 from pyspark_rocketmq.options.choices import policy_of_objects
 from pyspark_rocketmq.planning.commits.visible import clip
 from pyspark_rocketmq.spark.read.partition import read_options, read_ranges
@@ -33,6 +33,7 @@ from pyspark_rocketmq.spark.task_client import task_client
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["MessageHandler", "RocketMQRDD", "create_rdd", "key_value"]
 
@@ -199,7 +200,8 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
         if len(set(queues)) < len(queues):
             raise OptionError("a DataFrame reads one range of a queue: make one for each and unite them")
         if not self._ranges.planned:
-            return spark.createDataFrame([], _schema(options))
+            topics = ",".join(self._options.topics)
+            return spark.createDataFrame([], _schema({**_readable(self._given), "topic": topics, **options}))
         full = [found for found in self._ranges if len(found) > 0]
         begins = nest({found.queue: found.from_offset for found in full})
         ends = nest({found.queue: found.until_offset for found in full})
@@ -214,6 +216,7 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
             .option("startingOffsets", json.dumps(begins))
             .option("endingOffsets", json.dumps(ends))
             .option("partitionPerQueue", "true")
+            .option("failOnDataLoss", str(self._options.fail_on_data_loss).lower())  # may be the stream's
             .options(**options)
             .load()
         )
@@ -251,9 +254,12 @@ def _committed_in(ranges: OffsetRanges, options: DirectOptions) -> Committed:
     return replace(committed, ranges=clip(committed.ranges, begins=begins, ends=ranges.ends))
 
 
-def _schema(options: Mapping[str, Any]) -> Any:
-    names = [name.strip() for name in str(options.get("columns", "")).split(",") if name.strip()]
-    return read_schema(names or None)
+def _schema(options: Mapping[str, Any]) -> StructType:
+    """Return the columns that a read with these options has."""
+    found = parse_options(SourceOptions, {name.lower(): value for name, value in options.items()})
+    return read_schema(
+        found.columns, include_properties=found.include_properties, body_as=found.body_as.value
+    )
 
 
 def _readable(given: Mapping[str, Any]) -> dict[str, str]:

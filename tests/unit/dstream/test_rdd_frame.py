@@ -1,0 +1,52 @@
+"""The DataFrame of an RDD's ranges, without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from pyspark_rocketmq.dstream.ranges import OffsetRanges
+from pyspark_rocketmq.dstream.rdd import RocketMQRDD
+from pyspark_rocketmq.model import OffsetRange
+from pyspark_rocketmq.options import parse_direct_options
+
+
+class Reader(dict):
+    """Spark's reader: it keeps its options, whose case does not matter."""
+
+    def format(self, _):
+        return self
+
+    def option(self, name, value):
+        return self.options(**{name: value})
+
+    def options(self, **given):
+        self.update({name.lower(): value for name, value in given.items()})
+        return self
+
+    def load(self):
+        return self
+
+
+def rdd_of(until, *, fail=True, **given):
+    """The RDD of a batch of a stream that was created with ``failOnDataLoss``."""
+    made = RocketMQRDD.__new__(RocketMQRDD)
+    given = {"nameServer": "h:1", **given}
+    made._ranges = OffsetRanges([OffsetRange.create("orders", 0, "broker-a", 0, until)])
+    made._committed, made._given = None, given
+    options = parse_direct_options({**given, "failOnDataLoss": fail})
+    made._options = options.source(("orders",), "group")
+    return made
+
+
+def test_a_frame_of_empty_ranges_has_the_columns_that_the_options_select():
+    spark = SimpleNamespace(createDataFrame=lambda _, schema: schema)
+    rdd = rdd_of(0)
+    assert rdd.toDF(spark, columns="body", bodyAs="string").simpleString() == "struct<body:string>"
+    named = rdd.toDF(spark, COLUMNS="queueId", includeProperties=True)
+    assert named.simpleString() == "struct<queueId:int,properties:map<string,string>>"
+
+
+def test_a_frame_skips_lost_messages_where_its_stream_does():
+    for fail, text in ((False, "false"), (True, "true")):
+        frame = rdd_of(5, fail=fail).toDF(SimpleNamespace(read=Reader()))
+        assert frame["failondataloss"] == text
