@@ -42,3 +42,12 @@ def test_a_query_does_not_run_on_without_its_job(monkeypatch, tmp_path):
         runner.start(None, plan)
     assert held == [True]
     assert jobs() == []
+
+
+def test_a_frame_has_fields_whose_names_have_dots_and_backquotes(monkeypatch):
+    df = SimpleNamespace(select=lambda *names: names)
+    flow = SimpleNamespace(columns=("a.b", "c`d"), df=df)
+    monkeypatch.setattr(runner, "get_session", lambda _: None)
+    monkeypatch.setattr(runner, "Compiler", lambda *_: SimpleNamespace(flow=lambda _: flow, guard=None))
+    monkeypatch.setattr(runner, "final_flow", lambda found, *_: found)
+    assert runner.final_frame(None, SimpleNamespace(sinks=[None])) == ("`a.b`", "`c``d`")

@@ -27,6 +27,7 @@ from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends
 from pyspark_rocketmq.streams.plan.explain import explain_plan
+from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
@@ -276,4 +277,6 @@ def final_frame(spark: SparkSession | None, plan: p.Plan) -> DataFrame:
     compiler = Compiler(get_session(spark), plan)
     sink = plan.sinks[0]
     flow = final_flow(compiler.flow(sink), sink, compiler.guard)
-    return flow.df.select(*flow.columns) if flow.columns else flow.df.select(flow.text().alias("value"))
+    if not flow.columns:
+        return flow.df.select(flow.text().alias("value"))
+    return flow.df.select(*map(quote, flow.columns))
