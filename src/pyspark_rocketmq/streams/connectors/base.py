@@ -183,7 +183,7 @@ def sink_of(node: Sink) -> SinkConnector:
 
 def own_name(name: str, sink: Sink, alike: Sequence[Sink]) -> str:
     """Return a sink's name of its progress, which no other of these sinks has. The first keeps the name."""
-    number = alike.index(sink) + 1
+    (number,) = [at for at, each in enumerate(alike, 1) if each is sink]
     return name if number == 1 else f"{name}/{number}"
 
 
