@@ -51,3 +51,28 @@ def test_a_frame_has_fields_whose_names_have_dots_and_backquotes(monkeypatch):
     monkeypatch.setattr(runner, "Compiler", lambda *_: SimpleNamespace(flow=lambda _: flow, guard=None))
     monkeypatch.setattr(runner, "final_flow", lambda found, *_: found)
     assert runner.final_frame(None, SimpleNamespace(sinks=[None])) == ("`a.b`", "`c``d`")
+
+
+def test_a_query_that_runs_on_keeps_its_job(monkeypatch, caplog):
+    held = contextlib.ExitStack()
+    released: list[bool] = []
+
+    class Query:
+        looks = 0
+
+        @property
+        def isActive(self) -> bool:
+            self.looks += 1
+            assert not released
+            return self.looks < 8
+
+        def awaitTermination(self, _: float) -> bool:
+            raise OSError("the folder cannot be read")
+
+    query = Query()
+    held.callback(released.append, True)
+    monkeypatch.setattr(runner, "_POLL_S", 0.001)
+    runner._watch("job", query, None, held)
+    assert query.looks >= 8
+    assert released == [True]
+    assert "job runs on, and is watched again: the folder cannot be read" in caplog.text

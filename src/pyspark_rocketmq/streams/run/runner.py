@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import threading
@@ -40,6 +41,8 @@ from pyspark_rocketmq.streams.run.session import get_plan_session, get_session
 from pyspark_rocketmq.streams.run.sinks import final_flow, run_once, start_sinks
 
 __all__ = ["STATE_SETTINGS", "await_end", "final_frame", "finish", "start"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -199,14 +202,24 @@ def _watch(
     with held:
         try:
             while query.isActive:
-                ends_within(query, _POLL_S)
-                if take_stop_request(job):
-                    query.stop()
-        except Exception:  # noqa: BLE001, S110 - the query's own error is for whoever awaits the query
+                _watch_once(job, query)
+        except Exception:  # noqa: BLE001, S110 - the JVM is gone, and the query with it
             pass
         finally:
             if letters is not None:
                 letters.stop()
+
+
+def _watch_once(job: str, query: StreamingQuery) -> None:
+    """Wait a moment for the query's end, and stop it on request. A query that still runs keeps its job."""
+    try:
+        ends_within(query, _POLL_S)
+        if take_stop_request(job):
+            query.stop()
+    except Exception as error:  # noqa: BLE001 - that of a query that failed is for whoever awaits it
+        if query.isActive:
+            _LOG.warning("job %s runs on, and is watched again: %s", job, error)
+            SYSTEM_CLOCK.sleep(_POLL_S)
 
 
 def _state_settings(spark: SparkSession) -> dict[str, str]:
