@@ -256,6 +256,17 @@ def test_a_ranked_query_of_a_stream_only_ranks(items, rest, place):
     assert (caught.value.line, caught.value.column) == place
 
 
+def test_a_top_n_keeps_what_chooses_its_rows():
+    rank = "ROW_NUMBER() OVER (PARTITION BY b.auction ORDER BY b.price DESC) AS n"
+    joined = "big AS b JOIN auction AS a ON a.id = b.auction"
+    rows = f"{joined} LATERAL VIEW EXPLODE(b.tags) t AS tag WHERE tag > 3"
+    ranked = f"WITH big AS (SELECT * FROM bid WHERE price > 9) SELECT b.auction, {rank} FROM {rows}"
+    text = made(f"SELECT auction, n FROM ({ranked}) WHERE n <= 3").text
+    assert text.startswith("WITH big AS (SELECT * FROM bid WHERE price > 9) SELECT auction, n FROM (")
+    assert "JOIN auction AS a ON a.id = b.auction" in text
+    assert "LATERAL VIEW EXPLODE(b.tags) t AS tag WHERE tag > 3 GROUP BY b.auction" in text
+
+
 def test_a_constant_partition_of_a_top_n_is_no_position_in_group_by():
     text = made(f"SELECT * FROM ({TOP.replace('BY auction', 'BY 1')}) WHERE n = 1").text
     assert "GROUP BY ARRAY()" in text
