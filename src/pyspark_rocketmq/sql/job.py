@@ -124,7 +124,7 @@ class SqlJob:
         self._text = text
         self._planner = Planner(spark, settings)
         self._names: set[str] = set()
-        self._letters: dict[Table, StreamingQuery] = {}  # that send bad records
+        self._letters: dict[Table, StreamingQuery | None] = {}  # what sends bad records; None: a batch has
         self._declared: dict[str, CreateTable] = {}
         self._position = Position(1, 1)
         self._started_at: dict[int, Position] = {}
@@ -175,8 +175,9 @@ class SqlJob:
         statements = parse_statements(text, self._declared)
         self._text = text
         if any(isinstance(statement, Insert) for statement in statements):
-            sent = {table for table, query in self._letters.items() if query.isActive}
-            self._planner.plan_dead_letters_again(sent)
+            self._letters = {
+                table: query for table, query in self._letters.items() if query and query.isActive
+            }
         for statement in statements:
             self.run(statement)
             if self.results:
@@ -277,12 +278,11 @@ class SqlJob:
 
     def _start_dead_letters(self, query: Query, *, streaming: bool) -> None:
         """Send bad records of the tables that a query reads to their topics, with queries besides it."""
-        for letters in self._planner.plan_dead_letters(query, streaming=streaming):
+        for letters in self._planner.plan_dead_letters(query, self._letters.keys(), streaming=streaming):
             target = DeadLettersTarget(letters.table)
             name = f"{letters.table.name}-bad-records"
             self._write(Write(letters.rows, target, name, OutputMode.APPEND))
-            if letters.rows.isStreaming:
-                self._letters[letters.table] = self.queries[-1]
+            self._letters[letters.table] = self.queries[-1] if letters.rows.isStreaming else None
 
     # --- the end ----------------------------------------------------------------------------
 

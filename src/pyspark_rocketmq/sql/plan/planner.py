@@ -114,7 +114,6 @@ class Planner:
         self._viewed: dict[str, tuple[RuntimeMode, int | None]] = {}
         self._views: dict[str, tuple[str, ...]] = {}
         self._read_by: dict[str, Set[Table]] = {}  # the tables that a view reads, also by other views
-        self._refused: set[Table] = set()  # whose bad records have been planned
         for name, value in settings.items():
             self.set(name, value)
 
@@ -308,20 +307,15 @@ class Planner:
                 found.createOrReplaceTempView(f"`{LOOKUP}{key}`")
         return self._spark.sql(text)
 
-    def plan_dead_letters(self, query: Query, *, streaming: bool) -> list[DeadLetters]:
-        """Return the bad records of the tables that a query reads: once for each table."""
+    def plan_dead_letters(self, query: Query, sent: Set[Table], *, streaming: bool) -> list[DeadLetters]:
+        """Return the bad records of the tables that a query reads, except those that are ``sent`` already."""
         if _describes(query) or explained(query) is not None:
             return []
-        found = []
-        for table in sorted(self._tables_of(query) - self._refused, key=lambda each: each.name):
-            if table.options.bad_records is BadRecords.DEAD_LETTER:
-                self._refused.add(table)
-                found.append(DeadLetters(table.dead_letters(self._spark, streaming=streaming), table))
-        return found
-
-    def plan_dead_letters_again(self, sent: Set[Table]) -> None:
-        """Forget whose bad records have been planned, except those of tables whose are ``sent`` now."""
-        self._refused &= sent
+        return [
+            DeadLetters(table.dead_letters(self._spark, streaming=streaming), table)
+            for table in sorted(self._tables_of(query) - sent, key=lambda each: each.name)
+            if table.options.bad_records is BadRecords.DEAD_LETTER
+        ]
 
     def _tables_of(self, query: Query) -> Set[Table]:
         """Return the tables of topics that a query reads, also by views."""
