@@ -252,6 +252,9 @@ def test_the_command_says_what_is_wrong(capsys: Any, monkeypatch: Any, mq: MockC
     once = cli("exporter", "--group", "billing", "--once")
     assert (once.code, 'rocketmq_lag_messages{group="billing"} 2.0' in once.out) == (0, True), once
     assert cli("exporter", "--all", "--once", "-n", "127.0.0.1:1").code == 1
+    refused = cli("exporter", "--all", "--once", "--json")
+    assert refused.code != 0
+    assert "--once prints Prometheus' text format" in refused.err
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     absent = cli("exporter", "--all")
     assert (absent.code, "pyspark-rocketmq[prometheus]" in absent.err) == (2, True), absent

@@ -8,8 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from pyspark_rocketmq.devcluster import DevCluster, cluster
-from pyspark_rocketmq.errors import DevClusterError, OptionError, PortTakenError
+from pyspark_rocketmq.devcluster import DevCluster, cluster, server
+from pyspark_rocketmq.errors import ConnectionLostError, DevClusterError, OptionError, PortTakenError
 
 
 @pytest.mark.parametrize("shape", [{"brokers": 0}, {"brokers": 27}, {"slaves": -1}, {"name_servers": 0}])
@@ -59,3 +59,14 @@ def test_a_cluster_that_did_not_start_can_be_started(tmp_path: Path, monkeypatch
         with pytest.raises(DevClusterError, match="a server ended"):
             local.start()
     assert never.call_count == 2
+
+
+def test_a_name_server_that_is_paused_does_not_know_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        server, "is_registered", Mock(side_effect=ConnectionLostError("no answer", addr="h:1"))
+    )
+    monkeypatch.setattr(server.Broker, "address", "h:2")
+    broker = server.Broker.__new__(server.Broker)
+    broker.broker_name, broker._name_servers = "broker-a", ()
+    broker._runtime = SimpleNamespace(connection=None, clock=None)
+    assert broker._is_registered(None) is False
