@@ -13,6 +13,9 @@
 # * A proxy answers 13 to a message of another type than the topic's ``message.type``:
 #   ``DefaultTopicMessageTypeValidator``. FIFO has a sharding key, DELAY a time; a batch is NORMAL, whatever
 #   its messages are. MIXED takes all. UNSPECIFIED is a topic whose settings the proxy does not have.
+# * A broker with ``coldDataFlowControlEnable`` limits what a group reads of old messages
+#   (``PullMessageProcessor``, 5.5.0). It answers 2 to members of a group that is pushed to. For a group
+#   without members it fails with 1 and a NullPointerException, since it asks how its members consume.
 # * 17 of a broker means that this one does not have the topic (a new slave, a moved topic): the name
 #   servers say whether it exists at all.
 """
@@ -34,7 +37,7 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
-__all__ = ["error_for"]
+__all__ = ["error_for", "limits_cold_data"]
 
 _MAX_REMARK: Final = 2_000
 """Remarks may hold a Java stack trace; this much of one is kept."""
@@ -86,6 +89,12 @@ _FORMER_OWNER: Final = re.compile(
 )
 """What ``RpcClientImpl`` says; with the class's name where the broker writes ``toString``."""
 
+_COLD_DATA: Final = re.compile(
+    r"^java\.lang\.NullPointerException\b.*(?:getConsumeType\(\)|PullMessageProcessor\.processRequest)",
+    re.DOTALL,
+)
+"""The place where it happens, for Javas that do not name what is null."""
+
 
 def error_for(code: int, remark: str | None, **facts: Any) -> BrokerError:
     """Return the error that an answer with this code stands for.
@@ -104,6 +113,8 @@ def error_for(code: int, remark: str | None, **facts: Any) -> BrokerError:
     cls, reason = _ERRORS.get(code, (BrokerError, "the server answered with an error"))
     if code == ResponseCode.SYSTEM_ERROR and _FORMER_OWNER.search(remark or ""):
         cls, reason = ServiceNotAvailableError, "the queue's owner cannot reach its former owner"
+    if limits_cold_data(code, remark):
+        cls, reason = FlowControlError, "the broker limits what a group reads of old messages"
     if code == ResponseCode.MESSAGE_ILLEGAL and (types := _MESSAGE_TYPE.match(remark or "")):
         cls, reason = _of_another_type(*types.groups())
     if _refuses_account(code, remark or ""):
@@ -112,6 +123,14 @@ def error_for(code: int, remark: str | None, **facts: Any) -> BrokerError:
             "the server refuses the account: check access key, secret key and rights",
         )
     return cls(f"{reason} ({_NAMES.get(code, 'unknown code')})", code=code, remark=remark, **facts)
+
+
+def limits_cold_data(code: int, remark: str | None) -> bool:
+    """Return whether a broker refuses a group without members the next messages, because they are old.
+
+    A pull is refused, and not executed, until the broker counts again: every five seconds.
+    """
+    return code == ResponseCode.SYSTEM_ERROR and _COLD_DATA.search(remark or "") is not None
 
 
 def _of_another_type(taken: str, sent: str) -> tuple[type[BrokerError], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from tests.simulation.edge_answers import answer
 
 from pyspark_rocketmq.errors import (
     AuthenticationError,
@@ -18,6 +19,7 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.remoting.failure import error_for
 
+_PULLS = "org.apache.rocketmq.broker.processor.PullMessageProcessor"
 WRONG_TYPE = "TopicMessageType validate failed, the expected type is "
 
 
@@ -34,6 +36,12 @@ WRONG_TYPE = "TopicMessageType validate failed, the expected type is "
         ),
         (1, "wait response from 127.0.0.1:10911 timeout :30000ms. Request: …", ServiceNotAvailableError),
         (1, "org.apache.rocketmq.acl.common.AclException: No accessKey is configured", AuthenticationError),
+        (1, answer("a group without members reads cold data")[1], FlowControlError),
+        (
+            1,
+            f"java.lang.NullPointerException, {_PULLS}.processRequest(PullMessageProcessor.java:514)",
+            FlowControlError,
+        ),
         (2, "[TIMEOUT_CLEAN_QUEUE]broker busy", FlowControlError),
         (3, "request type 105 not supported", UnsupportedRequestError),
         (11, None, ServiceNotAvailableError),

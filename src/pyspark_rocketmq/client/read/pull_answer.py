@@ -26,6 +26,7 @@ from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
 from pyspark_rocketmq.record.light_queue import is_light
 from pyspark_rocketmq.remoting.body import decode_topic_config
 from pyspark_rocketmq.remoting.codes import ResponseCode
+from pyspark_rocketmq.remoting.failure import limits_cold_data
 from pyspark_rocketmq.remoting.header import GetTopicConfigRequest, PullMessageResponse
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ def queue_is_gone(response: Response) -> bool:
 def is_busy(response: Response) -> bool:
     """Return whether the broker rejected only this pull; others in flight may succeed."""
     busy = response.code in {ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL}
+    if limits_cold_data(response.code, response.remark):
+        return True
     return busy and not slave_is_closed(response.remark)
 
 

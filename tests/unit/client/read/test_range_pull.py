@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.edge_answers import answer
 from tests.support.lockstep import MASTER, SLAVE, Answer, LockstepClient, at_most, found
 
 from pyspark_rocketmq.client.read.range_pull import RangePull
@@ -25,6 +26,8 @@ from pyspark_rocketmq.remoting.template import RequestTemplate
 QUEUE = MessageQueue("orders", "broker-a", 0)
 ROOM = 1 << 30
 BUSY = Answer(0, code=ResponseCode.SYSTEM_BUSY, remark="[TIMEOUT_CLEAN_QUEUE]broker busy")
+_COLD_CODE, _COLD_REMARK = answer("a group without members reads cold data")
+COLD = Answer(0, code=_COLD_CODE, remark=_COLD_REMARK)
 CLOSED = Answer(0, code=ResponseCode.SYSTEM_BUSY, remark="[REJECTREQUEST]slave")
 
 
@@ -68,14 +71,15 @@ def test_there_is_nothing_to_ask_of_an_empty_range() -> None:
     assert client.pulls == []
 
 
-def test_a_broker_that_is_busy_is_asked_for_one_pull_after_a_pause() -> None:
-    client = LockstepClient(lambda *_: BUSY)
+@pytest.mark.parametrize("busy", [BUSY, COLD])
+def test_a_broker_that_is_busy_is_asked_for_one_pull_after_a_pause(busy: Answer) -> None:
+    client = LockstepClient(lambda *_: busy)
     asked: list[tuple[int, float]] = []
     clock, began_s = client.manual_clock, client.manual_clock.now_s
 
     def script(addr: str, offset: int, most: int) -> Answer:
         asked.append((offset, round(clock.now_s - began_s, 3)))
-        return BUSY if asked == [(0, 0.0)] else found(offset, most)
+        return busy if asked == [(0, 0.0)] else found(offset, most)
 
     client.script = script
     pull = pull_of(client, 96)
