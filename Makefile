@@ -8,6 +8,8 @@ DEV    := $(VENV)/.ready-for-development
 # Spark's JVM starts in half the time with its classes in an archive, see docs/performance.md.
 ARCHIVE := $(VENV)/spark-classes.jsa
 ARCHIVED = SPARK_SUBMIT_OPTS="-XX:SharedArchiveFile=$(CURDIR)/$(ARCHIVE) -Xlog:disable -Xlog:all=error:stderr"
+# Spark's local files without a process for each, for tests.
+LOCAL_FILES := $(VENV)/local-files.jar
 # Everything random in tests follows from it. `make test-all` selects one, and prints it.
 SEED   ?= 1
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
@@ -44,7 +46,7 @@ help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(DEV) $(ARCHIVE)  ## Create .venv with everything for development, and fetch RocketMQ's jars
+setup: $(DEV) $(ARCHIVE) $(LOCAL_FILES)  ## Create .venv with everything for development, and fetch RocketMQ's jars
 
 # The package's own dependencies, PySpark compiled for its workers (see docs/performance.md), and the RocketMQ of the demo.
 $(READY): pyproject.toml constraints.txt
@@ -67,13 +69,16 @@ $(ARCHIVE): $(READY) tests/support/class_archive.py
 	@echo "archiving the classes of Spark"
 	@$(BIN)/python -m tests.support.class_archive 2>$@.log || { cat $@.log; echo "no archive: Spark starts slower"; }
 
+$(LOCAL_FILES): $(READY) tests/support/local_files.py tests/support/java/InProcessFiles.java
+	@$(BIN)/python -m tests.support.local_files 2>$@.log || { cat $@.log; echo "tests with Spark take longer"; }
+
 .PHONY: demo
 demo: $(READY) $(ARCHIVE)  ## Start a real RocketMQ, stream orders through Spark, show and check the result
 	@$(ARCHIVED) $(BIN)/pyspark-rocketmq demo
 
 # `make test` excludes these tests.
 QUICK := -m "not large"
-# Not empty: Spark compiles the expressions of queries, as it does for users, see `tests/support/lean_jvm.py`.
+# Not empty: Spark compiles the expressions of queries and has Hadoop's files, as for users, see `tests/support/lean_jvm.py`.
 COMPILED ?=
 export TEST_COMPILED = $(COMPILED)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.examples import load_profiles
+from tests.support.java_names import remember_java_names
 from tests.support.lean_jvm import lean_spark, lean_workers
 from tests.support.light_cluster import LIGHT_JVM, light_cluster
 from tests.support.patient import patient_client
@@ -46,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ignore_known_warnings(config)
     lean_spark(os.environ)
     lean_workers(os.environ)
+    remember_java_names()
     os.environ.pop("COLUMNS", None)  # tables are as wide as their content, in any terminal
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # In a script's background job, or below nohup. A signal that is handled, by nothing even, is reset in

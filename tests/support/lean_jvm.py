@@ -19,23 +19,37 @@ _CODE: Final = ("-XX:ReservedCodeCacheSize=256m",)
 time went into looking for code to discard."""
 
 ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
+LOCAL_FILES: Final = Path(sys.prefix) / "local-files.jar"
 COMPILED: Final = Path(__file__).with_name("compiled_pyspark")
 _PATIENT: Final = ("-Dspark.python.authenticate.socketTimeout=120s",)
 """For Python to fetch the rows of a ``collect()``: by default 15 s, of which a busy machine may need some."""
 _FRUGAL: Final = ("-Djdk.lang.Process.launchMechanism=VFORK", "-Dspark.sql.streaming.pollingDelay=50ms")
-"""Hadoop runs chmod for each file of a checkpoint: without a helper process in between. A query that waits
-for messages asks for them every 50 ms, not every 10."""
+"""Processes start without a helper in between. A query that waits for messages asks for them every 50 ms,
+not every 10."""
 _INTERPRETED: Final = ("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
-"""Spark interprets expressions: to compile them does not pay for a few rows. `make test-all` compiles."""
+"""Spark interprets expressions: to compile them does not pay for a few rows."""
+_IN_PROCESS: Final = (
+    "-Dspark.hadoop.fs.file.impl=InProcessFiles$Older",
+    "-Dspark.hadoop.fs.AbstractFileSystem.file.impl=InProcessFiles",
+)
+"""Files of checkpoints without processes, see `local_files`: half of the time of a small micro-batch."""
 QUIET: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """An archive that does not fit is not worth a word: what a program prints is compared."""
 
 
 def lean_spark(environ: MutableMapping[str, str]) -> None:
-    """Have Spark's launcher start every driver of this process and its children with lean JVMs."""
+    """Have Spark's launcher start every driver of this process and its children with lean JVMs.
+
+    With ``TEST_COMPILED``, as in `make test-all`, Spark compiles expressions and has Hadoop's own files.
+    """
     archive = [f"-XX:SharedArchiveFile={ARCHIVE}", *QUIET] if ARCHIVE.exists() else []
-    interpreted = [] if environ.get("TEST_COMPILED") else _INTERPRETED
-    environ["SPARK_SUBMIT_OPTS"] = " ".join([*LEAN, *_CODE, *_PATIENT, *_FRUGAL, *interpreted, *archive])
+    lighter = list[str]()
+    if not environ.get("TEST_COMPILED"):
+        lighter += _INTERPRETED
+        if LOCAL_FILES.exists():
+            lighter += _IN_PROCESS
+            environ["SPARK_DIST_CLASSPATH"] = str(LOCAL_FILES)
+    environ["SPARK_SUBMIT_OPTS"] = " ".join([*LEAN, *_CODE, *_PATIENT, *_FRUGAL, *lighter, *archive])
     environ["SPARK_LAUNCHER_OPTS"] = " ".join(LEAN)
 
 
