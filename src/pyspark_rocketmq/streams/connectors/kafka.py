@@ -9,7 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.connectors.base import BatchWriter, RecordSource, TopicSink, text_value
+from pyspark_rocketmq.streams.connectors.base import (
+    BatchWriter,
+    RecordSource,
+    TopicSink,
+    keyed_texts,
+    text_value,
+)
 from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import TIME
 from pyspark_rocketmq.streams.plan.analysis import Analysis
@@ -42,15 +48,22 @@ class KafkaSink(TopicSink):
 
     system = "kafka"
 
+    def rows(self, flow: Flow, plan: Plan) -> DataFrame:
+        """Return texts and, for results of groups, the group.
+
+        Raises
+        ------
+        PlanError
+            The session has no connector for Kafka.
+        """
+        del plan
+        _require_connector(flow.df.sparkSession, self)
+        return keyed_texts(flow)
+
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that sends a batch. A repeated batch is sent again."""
         del plan, checkpoint, numbered
-
-        def send(df: DataFrame, _: int) -> None:
-            _require_connector(df.sparkSession, self)
-            df.write.format("kafka").options(**self.options).save()
-
-        return send
+        return lambda df, _: df.write.format("kafka").options(**self.options).save()
 
 
 def _require_connector(spark: SparkSession, step: Node) -> None:

@@ -63,8 +63,9 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         return start(_configure(rows, flow, plan, checkpoint, trigger), plan, checkpoint)
     if common.shape is Shape.JSON and not common.checked:  # once for all sinks, and where it is counted
         common = common.with_fields([], guard, shared)
-    for sink in plan.sinks:  # fail on compile errors now, not in the first batch
+    for sink in plan.sinks:  # fail on what a sink refuses now, not in the first batch
         sink_of(sink).rows(final_flow(compiler.flow(sink), sink, guard), plan)
+    writers = [(sink, sink_of(sink).batch_writer(plan, checkpoint, numbered=True)) for sink in plan.sinks]
     writer = _configure(common.df, common, plan, checkpoint, trigger)
 
     def write(batch: DataFrame, number: int) -> None:
@@ -72,9 +73,8 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         try:
             given = {shared: replace(common, df=batch)}
             branches = Compiler(batch.sparkSession, plan, given)
-            for sink in plan.sinks:
-                rows = sink_of(sink).rows(final_flow(branches.flow(sink), sink, guard), plan)
-                sink_of(sink).batch_writer(plan, checkpoint, numbered=True)(rows, number)
+            for sink, write_rows in writers:
+                write_rows(sink_of(sink).rows(final_flow(branches.flow(sink), sink, guard), plan), number)
         finally:
             batch.unpersist()
 
@@ -94,6 +94,12 @@ def _configure(
 def run_once(compiler: Compiler, guard: Guard) -> None:
     """Run a plan with bounded sources: every window closes, and no row is late."""
     plan = compiler.plan
-    for sink in plan.sinks:
-        rows = sink_of(sink).rows(final_flow(compiler.flow(sink), sink, guard), plan)
-        sink_of(sink).batch_writer(plan, None, numbered=False)(rows, 0)
+    writes = [  # all, so that what one sink refuses is known before another is written
+        (
+            sink_of(sink).batch_writer(plan, None, numbered=False),
+            sink_of(sink).rows(final_flow(compiler.flow(sink), sink, guard), plan),
+        )
+        for sink in plan.sinks
+    ]
+    for write, rows in writes:
+        write(rows, 0)
