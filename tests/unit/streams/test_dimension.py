@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
+import traceback
 from contextlib import closing
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pyspark_rocketmq.errors import OptionError, PlanError
+from pyspark_rocketmq.errors import OptionError, PlanError, RocketMQError
 from pyspark_rocketmq.spark.stores.database_url import database_url
 from pyspark_rocketmq.streams.connectors.dimension import DimensionSource, DimensionTable, cached_rows
 
@@ -100,8 +103,93 @@ def test_a_cached_table_is_as_old_as_its_time(cities):
 
 
 def test_a_table_that_a_database_does_not_have_is_an_error_of_the_step(cities):
-    with pytest.raises((OptionError, PlanError), match="the database does not answer: OperationalError"):
+    told = "cannot be read: the database refuses a statement: no such table: rivers; check .*dimJoin#1"
+    with pytest.raises(PlanError, match=told):
         DimensionTable.load(cities, "rivers", 5, "dimJoin#1")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT\nid FROM cities",
+        "select\tid\tfrom\tcities",
+        "SELECT(id)FROM(cities)",
+        "\n WITH c AS (SELECT id FROM cities) SELECT id FROM c\n",
+        "SELECT id FROM cities WHERE ' :new' <> '50 %s %' AND '\\:a' <> ':a'",
+    ],
+)
+def test_a_query_is_sent_as_it_is(cities, query):
+    assert DimensionTable.load(cities, query, 5, "dimJoin#1").columns == ("id",)
+    assert cached_rows(cities, query, 5, clock=lambda: 0.0) == [{"id": 1}]
+
+
+def test_a_driver_gets_no_parameters_for_which_it_would_take_a_percent_sign(cities):
+    """Psycopg does, in the statement's text, also of none."""
+    passed = []
+
+    def note(_connection, _cursor, _statement, _parameters, context, _many):
+        passed.append(not context.no_parameters)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        cached_rows(cities, "SELECT id FROM cities WHERE city LIKE 'R%'", 5, clock=lambda: 0.0)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    assert passed == [False]
+
+
+@pytest.mark.parametrize(
+    "table", ["cities", " cities\n", "main.cities", '"a b"', "[a b]", "`a b`", 'main."a b"']
+)
+def test_a_name_is_a_table_also_if_its_quotes_have_a_space(cities, table):
+    with closing(sqlite3.connect(cities.removeprefix("sqlite:///"))) as database:
+        database.execute('CREATE VIEW "a b" AS SELECT * FROM cities')
+        database.commit()
+    assert DimensionTable.load(cities, table, 5, "dimJoin#1").columns == ("id", "city", "mayor")
+
+
+def test_a_worker_says_what_is_wrong_with_a_table(cities):
+    with pytest.raises(RocketMQError, match=r"refuses a statement: no such table: rivers; .*cities\.db"):
+        cached_rows(cities, "rivers", 5, clock=lambda: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        (
+            "postgresql+psycopg://u:hidden@127.0.0.1:1/d?application_name=hidden",
+            "does not answer: connection",
+        ),
+        ("postgresql+psycopg://127.0.0.1:1/d?user=u&password=hidden", "does not answer: connection"),
+        ("postgresql+psycopg://u:hidden@127.0.0.1:1/d?unknown=x", 'does not answer: .*"unknown"'),
+        ("mysql+pymysql://u:hidden@127.0.0.1:1/d?unknown=x", "does not answer: .*argument 'unknown'"),
+        ("postgresql+psycopg://u:p@ss:hidden@h:5432/d", "%40 for an @ in the password"),
+        ("postgresql+psycopg://u:p@hidden@h:5432/d", "%40 for an @ in the password"),
+        ("hidden", "neither JDBC's .* nor SQLAlchemy's"),
+        ("unknown://u:hidden@h/d", "no such database: .*unknown"),
+        ("oracle://u:hidden@h/d", "needs its driver in Python: pip install oracledb"),
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_said_without_its_password(url, told):
+    with pytest.raises(PlanError, match=f"(?s){told}") as raised:
+        DimensionTable.load(url, "cities", 5, "dimJoin#1")
+    assert "hidden" not in "".join(traceback.format_exception(raised.value))
+    with pytest.raises(RocketMQError, match=f"(?s){told}") as raised:
+        cached_rows(url, "cities", 5, clock=lambda: 0.0)
+    assert "hidden" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_url_that_is_none_is_said_without_its_password():
+    for url in ("jdbc:mysql://u:p@ss:hidden@h/d", "jdbc:oracle:hidden"):
+        with pytest.raises(OptionError, match="%3A for a :") as raised:
+            database_url(url, None, None)
+        assert "hidden" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_databases_need_sqlalchemy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(OptionError, match=r"pip install \"pyspark-rocketmq\[sql\]\""):
+        database_url("sqlite://", None, None)
 
 
 def test_urls_of_jdbc_are_those_of_sqlalchemy():

@@ -9,7 +9,7 @@ from pyspark_rocketmq.errors import OptionError
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["WRITABLE", "database_url"]
+__all__ = ["WRITABLE", "database_url", "parse_url", "shown_url"]
 
 _JDBC: Final = {
     "jdbc:mysql://": "mysql+pymysql://",
@@ -38,12 +38,11 @@ def database_url(url: str, user: str | None, password: str | None) -> str:
     Raises
     ------
     OptionError
-        A JDBC URL for MySQL has a parameter that PyMySQL does not support.
+        The URL is invalid, a JDBC URL for MySQL has a parameter that PyMySQL does not support, or
+        SQLAlchemy is missing.
     """
-    import sqlalchemy as sa  # noqa: PLC0415 - an extra
-
     given = next((prefix for prefix in _JDBC if url.startswith(prefix)), None)
-    made = sa.make_url(url if given is None else _JDBC[given] + url.removeprefix(given))
+    made = parse_url(url if given is None else _JDBC[given] + url.removeprefix(given))
     if given is not None:
         made = _move_parameters(made)
     if user:
@@ -51,6 +50,41 @@ def database_url(url: str, user: str | None, password: str | None) -> str:
     if password:
         made = made.set(password=password)
     return made.render_as_string(hide_password=False)
+
+
+def parse_url(url: str) -> sa.URL:
+    """Return a SQLAlchemy URL.
+
+    Raises
+    ------
+    OptionError
+        It is none, or SQLAlchemy is missing. The error does not contain the URL, whose password is in an
+        unknown place.
+    """
+    try:
+        import sqlalchemy as sa  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            'databases need SQLAlchemy: pip install "pyspark-rocketmq[sql]", and the driver of the database, '
+            "such as psycopg or pymysql"
+        ) from error
+
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):  # of a port that is no number
+        parsed = None
+    if parsed is None or "@" in (parsed.host or ""):
+        raise OptionError(
+            "the URL of the database is neither JDBC's (of MySQL, MariaDB, PostgreSQL or SQLite) nor "
+            "SQLAlchemy's: dialect+driver://user:password@host:port/database, with %40 for an @ in the "
+            "password, %3A for a : and %2F for a /"
+        )
+    return parsed
+
+
+def shown_url(url: sa.URL) -> str:
+    """Return a URL for messages: without the password, which its parameters may contain, too."""
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 def _move_parameters(url: sa.URL) -> sa.URL:

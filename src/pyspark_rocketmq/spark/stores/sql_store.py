@@ -12,6 +12,7 @@ from sqlalchemy.dialects import mysql
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
+from pyspark_rocketmq.spark.stores.database_url import parse_url, shown_url
 from pyspark_rocketmq.spark.stores.offset_store import OffsetStore, StoreTransaction
 
 __all__ = ["SqlOffsetStore"]
@@ -78,8 +79,7 @@ class SqlOffsetStore(OffsetStore[sa.Connection]):
         self._engine: sa.Engine | None = None
 
     def __repr__(self) -> str:
-        url = sa.make_url(self._url).render_as_string(hide_password=True)
-        return f"SqlOffsetStore({url}, job={self._job!r})"
+        return f"SqlOffsetStore({shown_url(parse_url(self._url))}, job={self._job!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_engine": None}
@@ -88,7 +88,7 @@ class SqlOffsetStore(OffsetStore[sa.Connection]):
     def transaction(self) -> Iterator[StoreTransaction[sa.Connection]]:
         """Begin a database transaction."""
         if self._engine is None:
-            engine = sa.create_engine(self._url)
+            engine = sa.create_engine(parse_url(self._url))
             _METADATA.create_all(engine)
             self._engine = engine
         with self._engine.begin() as connection:

@@ -8,26 +8,35 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pyspark_rocketmq.errors import OptionError, PlanError
+from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.spark.boundary import called_by_spark
+from pyspark_rocketmq.streams.connectors.database_connection import connected
 from pyspark_rocketmq.streams.frame.python_steps import to_json, to_plain
 from pyspark_rocketmq.streams.plan.expressions import quote
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 __all__ = ["DimensionSource", "DimensionTable"]
 
 _LOADED: Final[dict[str, tuple[float, list[dict[str, Any]]]]] = {}
 """The tables that this worker has loaded, with their load times."""
+
+_TABLE: Final = re.compile(r"""(?i)(?!(?:SELECT|VALUES|WITH)\b)(?:[^\s"`\[]|"[^"]*"|`[^`]*`|\[[^]]*\])+""")
+"""A table's name: without white space, except between quotes. Everything else is a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,9 @@ class DimensionTable:
         """
         try:
             columns = _database_columns(origin, query) if query else _file_columns(origin)
+        except RocketMQError as error:
+            facts = {**error.facts, "step": step}
+            raise PlanError(f"the dimension table cannot be read: {error.message}", **facts) from error
         except (OSError, ValueError) as error:
             raise PlanError(f"the dimension table cannot be read: {error}", step=step) from error
         if not columns:
@@ -143,33 +155,25 @@ def _file_columns(path: str) -> list[str]:
 
 
 def _statement(query: str) -> str:
-    return query if " " in query.strip() else f"SELECT * FROM {query}"  # noqa: S608 - the user's own database
+    return f"SELECT * FROM {query}" if _TABLE.fullmatch(query.strip()) else query  # noqa: S608 - the user's
 
 
-def _database_rows(url: str, query: str | None) -> list[dict[str, Any]]:
-    import sqlalchemy as sa  # noqa: PLC0415 - an extra
-
-    assert query is not None
-    engine = sa.create_engine(url)
-    try:
-        with engine.connect() as connection:
-            return [dict(row) for row in connection.execute(sa.text(_statement(query))).mappings()]
-    finally:
-        engine.dispose()
+def _database_rows(url: str, query: str) -> list[dict[str, Any]]:
+    with _result(url, query) as result:
+        return [dict(row) for row in result.mappings()]
 
 
-def _database_columns(url: str, query: str | None) -> list[str]:
-    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+def _database_columns(url: str, query: str) -> list[str]:
+    with _result(url, query) as result:
+        return list(result.keys())
 
-    assert query is not None
-    engine = sa.create_engine(url)
-    try:
-        with engine.connect() as connection:
-            return list(connection.execute(sa.text(_statement(query))).keys())
-    except sa.exc.SQLAlchemyError as error:
-        raise OptionError(f"the database does not answer: {type(error).__name__}") from error
-    finally:
-        engine.dispose()
+
+@contextmanager
+def _result(url: str, query: str) -> Iterator[sa.CursorResult[Any]]:
+    with connected(url, advice="check the table or query of the dimension") as connection:
+        # As it is: a colon or a percent sign in it begins no parameter.
+        as_it_is = connection.execution_options(no_parameters=True)
+        yield as_it_is.exec_driver_sql(_statement(query))
 
 
 def _text(value: Any) -> str | None:
