@@ -111,3 +111,23 @@ def test_what_is_wrong_is_said_without_the_password(clock):
     assert "hidden" not in str(raised.value)
     with pytest.raises(OptionError, match="not a regular expression"):
         TablesReader({**options, "url.password": "sqlite://", "pattern": "("}, clock)
+
+
+def test_a_table_without_the_column_of_ids_is_said_so(reader, run):
+    run("CREATE TABLE a_4 (x TEXT)")
+    told = r"refuses a statement: no such column: id; .* need the column id \(idField\).*t\.db"
+    for failing in (
+        reader.prepareForTriggerAvailableNow,
+        lambda: reader.latestOffset({}, ReadAllAvailable()),
+        lambda: list(reader.read(TableRange("a_4", None, 1))),
+    ):
+        with pytest.raises(RocketMQError, match=told):
+            failing()
+
+
+def test_a_table_that_is_dropped_before_its_rows_are_read_is_said(reader, run):
+    run("INSERT INTO a_1 VALUES (1, 'a')")
+    (part,) = reader.partitions({}, reader.latestOffset({}, ReadAllAvailable()))
+    run("DROP TABLE a_1")
+    with pytest.raises(RocketMQError, match="refuses a statement: no such table: a_1"):
+        list(reader.read(part))

@@ -59,7 +59,7 @@ def connected(url: str, *, advice: str) -> Iterator[sa.Connection]:
             except sa.exc.SQLAlchemyError as error:
                 raise RocketMQError(
                     f"the database refuses a statement: {_reason(error, parsed)}; {advice}", url=shown
-                ) from None
+                ) from error
     finally:
         engine.dispose()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -18,10 +19,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.features import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark_rocketmq.spark.read.position_keeper import reader_for
+from pyspark_rocketmq.streams.connectors.database_connection import connected
 from pyspark_rocketmq.streams.frame.python_steps import to_json
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Store the ids at which the run stops."""
-        with _connected(self._url) as connection:
+        with self._connected() as connection:
             self._frozen = self._ends(connection, {}, None)
         self._settle(self._frozen)
 
@@ -109,7 +111,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._next is not None and not self._next.expired:
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        with _connected(self._url) as connection:
+        with self._connected() as connection:
             ends = self._ends(connection, start, most)
         if self._frozen is not None:
             return start | ends
@@ -117,6 +119,13 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._next = None if more else Deadline(self._clock, self._refresh_ms)
         self._settle(ends)
         return start | ends
+
+    def _connected(self) -> AbstractContextManager[sa.Connection]:
+        return connected(
+            self._url,
+            advice=f"tables whose names match tablePattern need the column {self._id} (idField), and a user "
+            "who may read them",
+        )
 
     def _ends(self, connection: sa.Connection, start: dict[str, int], most: int | None) -> dict[str, int]:
         """Return the largest id of each table with rows after ``start``, for at most the limit of rows."""
@@ -178,7 +187,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, TableRange)
         query = self._rows(partition.table, partition.after, [sa.text("*")])
         query = query.where(sa.column(self._id) <= partition.until).order_by(sa.column(self._id))
-        with _connected(self._url) as connection:
+        with self._connected() as connection:
             found = connection.execution_options(stream_results=True).execute(query)
             for rows in found.mappings().partitions(_CHUNK_ROWS):
                 texts = [to_json(dict(row)) for row in rows]
@@ -186,30 +195,3 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing: no data is kept per batch."""
-
-
-class _connected:  # noqa: N801 - used as a function
-    """A connection whose errors do not contain the password."""
-
-    def __init__(self, url: str) -> None:
-        import sqlalchemy as sa  # noqa: PLC0415 - an extra
-
-        self._engine = sa.create_engine(url, poolclass=sa.NullPool)
-        self._connection: sa.Connection | None = None
-
-    def __enter__(self) -> sa.Connection:
-        import sqlalchemy as sa  # noqa: PLC0415 - an extra
-
-        try:
-            self._connection = self._engine.connect()
-        except sa.exc.SQLAlchemyError as error:
-            raise RocketMQError(
-                f"the database does not answer: {type(error).__name__}",
-                url=self._engine.url.render_as_string(hide_password=True),
-            ) from None
-        return self._connection
-
-    def __exit__(self, *_: object) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._engine.dispose()
