@@ -124,7 +124,8 @@ class SqlJob:
         self._text = text
         self._planner = Planner(spark, settings)
         self._names: set[str] = set()
-        self._letters: dict[Table, StreamingQuery | None] = {}  # what sends bad records; None: a batch has
+        self._letters: dict[Table, StreamingQuery] = {}  # what sends bad records of streams
+        self._sent: set[Table] = set()  # whose bad records batches of this text have sent
         self._declared: dict[str, CreateTable] = {}
         self._position = Position(1, 1)
         self._started_at: dict[int, Position] = {}
@@ -175,9 +176,8 @@ class SqlJob:
         statements = parse_statements(text, self._declared)
         self._text = text
         if any(isinstance(statement, Insert) for statement in statements):
-            self._letters = {
-                table: query for table, query in self._letters.items() if query and query.isActive
-            }
+            self._letters = {table: query for table, query in self._letters.items() if query.isActive}
+            self._sent.clear()
         for statement in statements:
             self.run(statement)
             if self.results:
@@ -278,11 +278,15 @@ class SqlJob:
 
     def _start_dead_letters(self, query: Query, *, streaming: bool) -> None:
         """Send bad records of the tables that a query reads to their topics, with queries besides it."""
-        for letters in self._planner.plan_dead_letters(query, self._letters.keys(), streaming=streaming):
+        sent = self._letters.keys() if streaming else self._sent
+        for letters in self._planner.plan_dead_letters(query, sent, streaming=streaming):
             target = DeadLettersTarget(letters.table)
             name = f"{letters.table.name}-bad-records"
             self._write(Write(letters.rows, target, name, OutputMode.APPEND))
-            self._letters[letters.table] = self.queries[-1] if letters.rows.isStreaming else None
+            if streaming:
+                self._letters[letters.table] = self.queries[-1]
+            else:
+                self._sent.add(letters.table)
 
     # --- the end ----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError
 from tests.support.fakes import StoppedLater
 
 from pyspark_rocketmq.errors import OptionError, SqlError
-from pyspark_rocketmq.options import OutputMode
+from pyspark_rocketmq.options import OutputMode, RuntimeMode
 from pyspark_rocketmq.sql.job import SqlJob
 from pyspark_rocketmq.sql.plan.planner import Write
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
@@ -117,6 +117,32 @@ def test_bad_records_are_sent_once_while_they_are_and_again_later(job: SqlJob) -
     assert names(job) == ["copies-3", "orders-bad-records-2"]
     job.run_text(f"DROP TABLE orders; {ORDERS} {INSERT}", pytest.fail)
     assert names(job) == ["copies-3", "orders-bad-records-2", "copies-4", "orders-bad-records-3"]
+
+
+def test_batches_and_streams_of_a_job_send_their_own_bad_records(
+    job: SqlJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job may write what is there, then follow the topic: each reads messages that the other does not."""
+
+    def rows(*, streaming: bool) -> Any:
+        return Stream() if streaming else SimpleNamespace(isStreaming=False)
+
+    def insert(_: object) -> Write:
+        is_stream = job.options.mode is RuntimeMode.STREAMING
+        return Write(rows(streaming=is_stream), Target(), "copies", OutputMode.APPEND)
+
+    monkeypatch.setattr(Table, "dead_letters", lambda *_, streaming: rows(streaming=streaming))
+    monkeypatch.setattr(job._planner, "insert", insert)
+    monkeypatch.setattr(Target, "write", None, raising=False)
+    monkeypatch.setattr("pyspark_rocketmq.sql.job.write_counted", lambda *_: 1)
+    batch, stream = "SET 'runtimeMode' = 'batch';", "SET 'runtimeMode' = 'streaming';"
+    job.run_text(batch + INSERT + INSERT + stream + INSERT + INSERT, pytest.fail)
+    assert [written.table for written in job.written] == ["copies", "orders-bad-records", "copies"]
+    assert names(job) == ["copies", "orders-bad-records", "copies-2"]
+    job.written.clear()
+    job.run_text(batch + INSERT, pytest.fail)
+    assert [written.table for written in job.written] == ["copies", "orders-bad-records"]
+    assert names(job) == ["copies", "orders-bad-records", "copies-2"]
 
 
 def test_bad_records_of_a_view_are_sent_when_its_table_is_declared_again(
