@@ -15,7 +15,7 @@ contain a secret.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 __all__ = [
     "AuthenticationError",
@@ -78,6 +78,22 @@ class RocketMQError(Exception):
         if not self.facts:
             return self.message
         return f"{self.message} [{', '.join(f'{name}={value}' for name, value in self.facts.items())}]"
+
+    def with_facts(self, **facts: Any) -> Self:
+        """Return the error with more facts, besides those that it has, for whoever met it there.
+
+        Several tasks and threads get the error of a connection or route for which they waited together. Each
+        adds its facts to an error of its own.
+        """
+        error = type(self).__new__(type(self), self.message)
+        error.__dict__.update(self.__dict__)
+        more = {name: value for name, value in facts.items() if value is not None and name not in self.facts}
+        error.facts = {**self.facts, **more}
+        if notes := getattr(self, "__notes__", None):
+            error.__notes__ = [*notes]
+        error.__cause__, error.__context__ = self.__cause__, self.__context__
+        error.__suppress_context__ = self.__suppress_context__
+        return error.with_traceback(self.__traceback__)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.__dict__)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import Authority
+from tests.support.fakes import Lowest
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 
 from pyspark_rocketmq.client import (
@@ -30,6 +31,7 @@ from pyspark_rocketmq.client.requests import max_offset
 from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerNotFoundError,
+    ConnectError,
     NameServerError,
     OptionError,
     PermissionDeniedError,
@@ -384,6 +386,35 @@ def test_errors_are_those_of_the_other_client(mq: MockBroker) -> None:
         AsyncPullConsumer("", name_server="h:1")
     with pytest.raises(OptionError, match="either name_server or client"):
         AsyncPullConsumer("g")
+
+
+def test_tasks_that_wait_for_one_connection_tell_their_own_topics(mq: MockBroker) -> None:
+    mq.create_topic("billing", 1)
+    queues = [QUEUE, MessageQueue("billing", "broker-a", 0)]
+
+    mq.stop_broker("broker-a", unregister=False)
+
+    async def main() -> None:
+        async with AsyncClient(mq.name_server, operation_timeout_ms=1_000, random=Lowest()) as client:
+            calls = (client.max_offsets([queue]) for queue in queues)
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(error, ConnectError) for error in errors), errors
+            assert [error.facts["topic"] for error in errors] == ["orders", "billing"]
+
+    asyncio.run(main())
+
+
+def test_tasks_that_wait_for_one_route_tell_their_own_queues(closed_port: str) -> None:
+    queues = [QUEUE, MessageQueue("orders", "broker-b", 0)]
+
+    async def main() -> None:
+        async with AsyncClient(closed_port) as client:
+            calls = (client.max_offsets([queue]) for queue in queues)
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(error, NameServerError) for error in errors), errors
+            assert [error.facts["broker_name"] for error in errors] == ["broker-a", "broker-b"]
+
+    asyncio.run(main())
 
 
 def test_a_topic_that_was_there_is_an_outage(mq: MockBroker) -> None:

@@ -21,10 +21,13 @@ from pyspark_rocketmq.client import (
     PullConsumer,
     PullStatus,
 )
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
+from pyspark_rocketmq.client.requests import max_offset
 from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.errors import BrokerNotFoundError, ConnectError, PermissionDeniedError, SendError
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.testing import HangUp, MockCluster
 
 
 def offset(peer: Peer, frame: Frame, name: str) -> None:
@@ -183,3 +186,21 @@ def test_no_commit_is_none_and_minus_one_too() -> None:
     with ScriptedCluster(script, queues=3) as cluster, client_of(cluster) as client:
         queues = client.read_queues("orders")
         assert list(client.committed_offsets("g", queues).values()) == [None, None, 7]
+
+
+def test_queues_of_one_broker_that_is_down_tell_their_own_topics() -> None:
+    with MockCluster({"orders": 1, "billing": 1}) as mq, Client(mq.name_server) as client:
+        queues = [MessageQueue(topic, "broker-a", 0) for topic in ("orders", "billing")]
+        mq.stop_broker("broker-a", unregister=False)
+        calls = {queue: max_offset(queue) for queue in queues}
+        errors = client.requests.try_each(calls, deadline=Deadline(SYSTEM_CLOCK, 1_000))
+        assert [errors[queue].facts["topic"] for queue in queues] == ["orders", "billing"]
+
+
+def test_queues_whose_connection_ends_tell_their_own_topics() -> None:
+    with MockCluster({"orders": 1, "billing": 1}) as mq, Client(mq.name_server) as client:
+        queues = [MessageQueue(topic, "broker-a", 0) for topic in ("orders", "billing")]
+        mq.inject(HangUp(), on=RequestCode.GET_MAX_OFFSET, times=None)
+        calls = {queue: max_offset(queue) for queue in queues}
+        errors = client.requests.try_each(calls, deadline=Deadline(SYSTEM_CLOCK, 1_000))
+        assert [errors[queue].facts["topic"] for queue in queues] == ["orders", "billing"]

@@ -16,6 +16,7 @@ from tests.support.wait import within
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Outcome
 from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.routes.name_servers import NameServers
 from pyspark_rocketmq.client.routes.routing import RouteCache
@@ -189,6 +190,21 @@ def test_a_failed_lookup_fails_everybody_and_is_not_remembered(name_servers: Nam
         with pytest.raises(NameServerError):
             cache.get("orders", deadline=deadline())
         assert cache.get("orders", deadline=deadline()).topic == "orders"
+
+
+def test_each_thread_that_waits_for_a_lookup_has_an_error_of_its_own(
+    name_servers: NameServersFactory,
+) -> None:
+    cache = RouteCache(name_servers("127.0.0.1:1"), clock=CLOCK)
+    cache._looking["orders"] = outcome = Outcome(SYSTEM_HOST)
+    outcome.fail(NameServerError("no name server answers"))
+    errors = []
+    for _ in range(2):
+        with pytest.raises(NameServerError, match="no name server answers") as raised:
+            cache.get("orders", deadline=deadline())
+        raised.value.facts["attempts"] = len(errors) + 1
+        errors.append(raised.value)
+    assert [error.facts["attempts"] for error in errors] == [1, 2]
 
 
 def test_an_old_route_is_better_than_none(name_servers: NameServersFactory) -> None:

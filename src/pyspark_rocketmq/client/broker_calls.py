@@ -48,10 +48,10 @@ def calls_at_once(
             placed.append((key, connection, call))
     outcomes = pipeline(placed, deadline=deadline)
     found.update(outcomes)
-    for (name, _), outcome in found.items():
-        if isinstance(outcome, RocketMQError):
-            outcome.facts.setdefault("broker_name", name)
-    return found
+    return {
+        key: outcome.with_facts(broker_name=key[0]) if isinstance(outcome, RocketMQError) else outcome
+        for key, outcome in found.items()
+    }
 
 
 def _connection(client: Client, info: ClusterInfo, broker_name: str) -> Connection | RocketMQError:

@@ -76,9 +76,8 @@ class QueueRequests:
             outcomes = self._ask_once(todo, deadline.sooner(self._timeout_ms), slaves=slaves)
             for queue, outcome in outcomes.items():
                 if isinstance(outcome, RocketMQError):
-                    outcome.facts.setdefault("broker_name", self._name_broker(queue))
-                    outcome.facts.setdefault("topic", queue.topic)
-                    errors[queue] = outcome
+                    broker_name = self._name_broker(queue)
+                    errors[queue] = outcome.with_facts(broker_name=broker_name, topic=queue.topic)
                 else:
                     answers[queue] = outcome
             if errors:

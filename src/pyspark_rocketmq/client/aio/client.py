@@ -167,6 +167,8 @@ class AsyncClient:
             self._connecting[addr] = task
         try:
             return await asyncio.shield(task)
+        except RocketMQError as error:
+            raise error.with_facts() from error.__cause__  # the others that wait get it, too
         except asyncio.CancelledError:
             if task.cancelled():  # by `close`, not by the caller
                 raise RocketMQError("the client is closed", addr=addr) from None
@@ -270,9 +272,7 @@ class AsyncClient:
             except RocketMQError as error:
                 route = self.routes.remembered(queue.topic)
                 asked = route.asked_broker(queue) if route is not None else queue.broker_name
-                error.facts.setdefault("broker_name", asked)
-                error.facts.setdefault("topic", queue.topic)
-                raise
+                raise error.with_facts(broker_name=asked, topic=queue.topic) from error.__cause__
 
         try:
             async with asyncio.timeout(deadline.remaining_s):

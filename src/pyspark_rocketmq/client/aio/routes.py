@@ -90,6 +90,8 @@ class AsyncRoutes:
         # A task that is canceled does not cancel the lookup that others wait for.
         try:
             return await asyncio.shield(task)
+        except RocketMQError as error:
+            raise error.with_facts() from error.__cause__  # the others that wait get it, too
         except asyncio.CancelledError:
             if task.cancelled():  # by `close`, not by the caller
                 raise RocketMQError("the client is closed", topic=topic) from None

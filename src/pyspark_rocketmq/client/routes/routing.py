@@ -14,6 +14,7 @@ from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     NameServerError,
     RequestTimeoutError,
+    RocketMQError,
     RouteError,
     TopicNotFoundError,
 )
@@ -205,6 +206,8 @@ class RouteCache:
                 routes[topic] = outcome.get(deadline.remaining_s)
             except TimeoutError as cause:
                 raise RequestTimeoutError("no route in time", topic=topic) from cause
+            except RocketMQError as error:
+                raise error.with_facts() from error.__cause__  # the others that wait get it, too
         return routes
 
     def invalidate(self, topic: str) -> None:
