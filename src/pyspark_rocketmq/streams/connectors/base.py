@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -38,9 +38,12 @@ __all__ = [
     "plain_rows",
     "read_source",
     "sink_of",
+    "sinks_alike",
     "text_value",
     "texts",
 ]
+
+S = TypeVar("S", bound=Sink)
 
 _NULL: Final = "<null>"
 
@@ -181,9 +184,14 @@ def sink_of(node: Sink) -> SinkConnector:
     return node
 
 
-def own_name(name: str, sink: Sink, alike: Sequence[Sink]) -> str:
-    """Return a sink's name of its progress, which no other of these sinks has. The first keeps the name."""
-    (number,) = [at for at, each in enumerate(alike, 1) if each is sink]
+def sinks_alike(sink: S, plan: Plan, place: Callable[[S], Hashable]) -> list[S]:
+    """Return the sinks of a plan that are of this one's kind and write to its place, with it."""
+    return [each for each in plan.sinks if isinstance(each, type(sink)) and place(each) == place(sink)]
+
+
+def own_name(name: str, sink: S, plan: Plan, place: Callable[[S], Hashable] = lambda _: None) -> str:
+    """Return a sink's name of its progress, which no other of its place has. The first keeps the name."""
+    (number,) = [at for at, each in enumerate(sinks_alike(sink, plan, place), 1) if each is sink]
     return name if number == 1 else f"{name}/{number}"
 
 

@@ -102,9 +102,4 @@ class DatabaseSink(SinkConnector):
 
         With one name for several sinks of a table, the rows of all but the first would seem to be written.
         """
-        alike = [
-            sink
-            for sink in plan.sinks
-            if isinstance(sink, DatabaseSink) and (sink.url, sink.table) == (self.url, self.table)
-        ]
-        return own_name(f"{plan.job}/{self.table}", self, alike)
+        return own_name(f"{plan.job}/{self.table}", self, plan, lambda sink: (sink.url, sink.table))

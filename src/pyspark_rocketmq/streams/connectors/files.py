@@ -19,6 +19,7 @@ from pyspark_rocketmq.streams.connectors.base import (
     SinkConnector,
     SourceConnector,
     plain_rows,
+    sinks_alike,
     text_value,
     texts,
 )
@@ -132,8 +133,7 @@ class FileSink(SinkConnector):
         PlanError
             Another sink of the query writes to the same folder, and each would overwrite the other's batches.
         """
-        others = (sink for sink in plan.sinks if isinstance(sink, FileSink) and sink is not self)
-        if not ends(self) and any(_place(sink.path) == _place(self.path) for sink in others):
+        if not ends(self) and len(sinks_alike(self, plan, lambda sink: _place(sink.path))) > 1:
             raise PlanError(
                 f"two sinks write to the folder {self.path}, where each would overwrite the other's batches: "
                 "unite their streams, or give each its own folder",

@@ -158,4 +158,4 @@ class RocketMQSink(SinkConnector):
 
     def _job(self, plan: Plan) -> str:
         """Return the job by which repeats of this sink's rows are known, and of no other sink's."""
-        return own_name(plan.job, self, [sink for sink in plan.sinks if isinstance(sink, RocketMQSink)])
+        return own_name(plan.job, self, plan)
