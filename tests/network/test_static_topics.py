@@ -12,6 +12,7 @@ import pytest
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import (
+    Admin,
     AsyncClient,
     Client,
     ConsumeFromWhere,
@@ -31,6 +32,7 @@ from pyspark_rocketmq.errors import BrokerNotFoundError, CorruptMessageError, Ro
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows
 from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.remoting.header import DeleteTopicRequest
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 from pyspark_rocketmq.testing import MockCluster, PullLimits
 
@@ -63,6 +65,31 @@ def put_numbered(mq: MockCluster, count: int, queue: MessageQueue = QUEUE) -> li
 def read(client: Client, begin: int, end: int, queue: MessageQueue = QUEUE) -> list[tuple[int, bytes]]:
     messages = read_messages(client, [OffsetRange(queue, begin, end)], OPTIONS)
     return [(message.queue_offset, message.body) for message in messages]
+
+
+def test_a_topic_that_is_created_after_a_static_one_was_deleted_is_not_static(
+    mq: MockCluster, client: Client
+) -> None:
+    admin = Admin(client)
+    admin.delete_topic(TOPIC)
+    admin.create_topic(TOPIC, queues=1)
+    queues = client.read_queues(TOPIC)
+    assert [queue.broker_name for queue in queues] == ["a", "b", "c"]
+    assert client.max_offsets(queues) == dict.fromkeys(queues, 0)
+    with pytest.raises(KeyError, match=TOPIC):
+        mq.remap(TOPIC, "b")
+
+
+def test_a_static_topic_that_is_deleted_on_one_broker_stays_on_others(
+    mq: MockCluster, client: Client
+) -> None:
+    mq.remap(TOPIC, "b")
+    address = mq.address("a")
+    client.connection(address).call(DeleteTopicRequest(topic=TOPIC), deadline=client.deadline())
+    client.invalidate(TOPIC)
+    (message,) = put_numbered(mq, 1)
+    assert client.read_queues(TOPIC) == mq.queues(TOPIC)
+    assert client.max_offsets((QUEUE,)) == {QUEUE: message[0] + 1}
 
 
 def test_a_range_that_was_planned_before_a_remap_is_read_after_it(mq: MockCluster, client: Client) -> None:

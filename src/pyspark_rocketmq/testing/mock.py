@@ -114,9 +114,8 @@ class MockCluster(MockData):
             for name, store in self._stores.items()
             for broker_id in range(slaves + 1)
         }
-        plain = broker_requests()
-        static = static_requests(plain, self._static_topics, self._master)
-        self._operations = {**plain, **static, **admin_requests(), **group_requests()}
+        plain = {**broker_requests(), **admin_requests(), **group_requests()}
+        self._operations = {**plain, **static_requests(plain, self._static_topics, self._master)}
         self._name_server = Server(self._loop, self._serve_name_server(), self._fault_for(None), tls=tls)
         self._servers = {
             key: Server(self._loop, self._serve_broker(replica), self._fault_for(key[0]), tls=tls)

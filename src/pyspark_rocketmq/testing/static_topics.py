@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from pyspark_rocketmq.model import LOGICAL_BROKER_PREFIX, MessageQueue
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
 from pyspark_rocketmq.remoting.header import (
+    DeleteTopicRequest,
     GetMaxOffsetRequest,
     GetMinOffsetRequest,
     OffsetResponse,
@@ -126,15 +127,18 @@ class _Asked:
 
 
 def static_requests(
-    plain: Mapping[int, Operation], topics: Mapping[str, StaticTopic], masters: Callable[[str], Replica]
+    plain: Mapping[int, Operation],
+    topics: MutableMapping[str, StaticTopic],
+    masters: Callable[[str], Replica],
 ) -> dict[int, Operation]:
-    """Return the brokers' operations for requests on queues of topics that may be static.
+    """Return the brokers' operations for requests on topics that may be static, and on their queues.
 
     Parameters
     ----------
     plain : mapping of int to Operation
-        The operations for queues of other topics and for physical queues.
+        The operations for other topics, and for physical queues.
     topics : mapping of str to StaticTopic
+        A topic that is deleted on its last broker is removed.
     masters : Callable
         Returns the master of a broker, or fails while it is down.
     """
@@ -160,7 +164,26 @@ def static_requests(
 
         return serve
 
-    return {kind.CODE: route(kind, execute, refusal) for kind, execute, refusal in _REQUESTS}
+    return {
+        **{kind.CODE: route(kind, execute, refusal) for kind, execute, refusal in _REQUESTS},
+        DeleteTopicRequest.CODE: _deleting(plain[DeleteTopicRequest.CODE], topics),
+    }
+
+
+def _deleting(delete: Operation, topics: MutableMapping[str, StaticTopic]) -> Operation:
+    """Return the operation that deletes a topic on a broker with its mapping; on the last, with its parts."""
+
+    def serve(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
+        reply = delete(replica, frame, limits)
+        name = DeleteTopicRequest.parse(frame.command.fields).topic
+        topic = topics.get(name)
+        if topic is not None:
+            topic.brokers = tuple(broker for broker in topic.brokers if broker != replica.store.name)
+            if not topic.brokers:
+                del topics[name]
+        return reply
+
+    return serve
 
 
 _Execute = Callable[[_Asked, Any], Reply]
