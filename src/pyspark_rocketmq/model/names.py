@@ -8,6 +8,7 @@ from typing import Final
 
 __all__ = [
     "GROUP_TOPIC_PREFIXES",
+    "MAX_GROUP_LENGTH",
     "RETRY_PREFIX",
     "commit_topic_of",
     "dead_letter_topic",
@@ -17,6 +18,9 @@ __all__ = [
     "staging_topic_of",
     "suggest_names",
 ]
+
+MAX_GROUP_LENGTH: Final = 120
+"""Of a group's name (``Validators``): that of its topic of retries is a topic's."""
 
 RETRY_PREFIX: Final = "%RETRY%"
 _DEAD_LETTER_PREFIX: Final = "%DLQ%"

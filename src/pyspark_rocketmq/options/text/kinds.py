@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model.names import GROUP_TOPIC_PREFIXES
+from pyspark_rocketmq.model.names import GROUP_TOPIC_PREFIXES, MAX_GROUP_LENGTH
 from pyspark_rocketmq.options.declare import Kind
 
 __all__ = [
@@ -37,7 +37,6 @@ _SEPARATORS: Final = re.compile(r"[;,]")
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _MAX_TOPIC: Final = 127
 _MAX_SYSTEM_TOPIC: Final = 255
-_MAX_GROUP: Final = 120
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]\x00-\x1f]+):(?P<port>[0-9]{1,5})")
 _DURATION: Final = re.compile(r"\s*([0-9]{1,18})\s*([a-z]*)")
 _SIZE: Final = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?")
@@ -134,8 +133,10 @@ def _topic(name: str) -> str:
 
 
 def _group(name: str) -> str:
-    if not _NAME.fullmatch(name) or len(name) > _MAX_GROUP:
-        raise ValueError(f"a group name has letters, digits, % - _ | and at most {_MAX_GROUP} characters")
+    if not _NAME.fullmatch(name) or len(name) > MAX_GROUP_LENGTH:
+        raise ValueError(
+            f"a group name has letters, digits, % - _ | and at most {MAX_GROUP_LENGTH} characters"
+        )
     return name
 
 

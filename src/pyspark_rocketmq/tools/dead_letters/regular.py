@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.errors import TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.model.names import MAX_GROUP_LENGTH
 from pyspark_rocketmq.tools.dead_letters.policy import ReplayRule
 from pyspark_rocketmq.tools.dead_letters.summary import DeadLetterSummary, summarize
 from pyspark_rocketmq.tools.replay import Replay, find_ranges, select_replays, send_replays
@@ -43,7 +45,11 @@ class FoundReplays:
 
 def position_group(group: str) -> str:
     """Return the group whose committed offsets are the position of regular replays."""
-    return f"{_POSITIONS}{group}"
+    name = f"{_POSITIONS}{group}"
+    if len(name) <= MAX_GROUP_LENGTH:
+        return name
+    digest = hashlib.sha256(group.encode()).hexdigest()[:16]
+    return f"{name[: MAX_GROUP_LENGTH - 1 - len(digest)]}-{digest}"
 
 
 def find_new_replays(client: Client, rule: ReplayRule, now_ms: int) -> FoundReplays:

@@ -9,13 +9,14 @@ import pytest
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
+from pyspark_rocketmq.options.text.kinds import GROUP
 from pyspark_rocketmq.tools.dead_letters.policy import (
     ReplayPolicy,
     ReplayRule,
     parse_policy,
     read_policy,
 )
-from pyspark_rocketmq.tools.dead_letters.regular import positions_after
+from pyspark_rocketmq.tools.dead_letters.regular import position_group, positions_after
 from pyspark_rocketmq.tools.dead_letters.summary import cause_of, summarize
 from pyspark_rocketmq.tools.origins import Origin
 from pyspark_rocketmq.tools.replay import Replay, ReplayFilter, count_replays, in_store_order
@@ -192,3 +193,15 @@ def test_a_message_says_how_often_it_was_resent(text: str, number: int) -> None:
     assert sent.properties["replays"] == str(number + 1)
     assert ReplayFilter(max_replays=3).takes(message)
     assert ReplayFilter(max_replays=2).takes(message) == (number < 2)
+
+
+def test_the_group_of_the_position_has_a_groups_name() -> None:
+    """Brokers create no group with a longer name (RocketMQ 5.5), and refuse its position."""
+    longest = "g" * 120
+    assert GROUP.parse(longest) == longest
+    assert position_group("billing") == "replay_billing"
+    assert position_group(longest[:113]) == f"replay_{longest[:113]}"
+    long = [position_group(f"{longest[:-number]}{'x' * number}") for number in range(1, 5)]
+    assert [GROUP.parse(name) for name in long] == long
+    assert len({*long}) == 4
+    assert all(name.startswith("replay_ggg") for name in long)
