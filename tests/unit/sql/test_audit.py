@@ -45,6 +45,13 @@ def translated(query: str, more: str = "") -> Translated:
             "LATERAL VIEW INLINE(TRANSFORM(tags, (e, i) -> STRUCT(e, i + 1))) x AS t, n",
         ),
         ("SELECT k, v FROM bid CROSS JOIN UNNEST(m) AS x (k, v)", "LATERAL VIEW EXPLODE(m) x AS k, v"),
+        ("SELECT id FROM bid CROSS JOIN UNNEST(tags)", "LATERAL VIEW EXPLODE(tags) __unnested"),
+        ("SELECT id FROM bid INNER JOIN UNNEST(tags) AS x ON TRUE", "LATERAL VIEW EXPLODE(tags) x"),
+        ("SELECT k FROM bid CROSS JOIN UNNEST(f(id)) AS x (k, v)", "LATERAL VIEW EXPLODE(F(id)) x AS k, v"),
+        (
+            "SELECT a FROM bid CROSS JOIN UNNEST(f(id)) AS x (a, b, c)",
+            "LATERAL VIEW INLINE(F(id)) x AS a, b, c",
+        ),
         ("SELECT s, n FROM bid CROSS JOIN UNNEST(items) AS x (s, n)", "LATERAL VIEW INLINE(items) x AS s, n"),
         ("SELECT x.sku FROM bid AS b CROSS JOIN UNNEST(b.items) AS x", "LATERAL VIEW INLINE(b.items) x"),
         (
@@ -103,11 +110,27 @@ def test_what_spark_writes_otherwise(query, wanted):
             (2, 37),
             "JOIN or LEFT JOIN",
         ),
-        (
-            "SELECT k FROM bid CROSS JOIN UNNEST(m) WITH ORDINALITY AS x (k, v, n)",
-            (2, 37),
-            "of rows or of a map",
+        *(
+            (f"SELECT k FROM bid CROSS JOIN UNNEST({value}) WITH ORDINALITY AS x {names}", (2, 37), reason)
+            for value, names, reason in (
+                ("m", "(k, v, n)", "of rows or of a map"),
+                ("m", "(k, n)", "of rows or of a map"),
+                ("items", "(k, n)", "of rows or of a map"),
+                ("tags", "(a, b, n)", "of rows or of a map"),
+                ("tags", "", "AS t (value, number)"),
+                ("tags", "(n)", "AS t (value, number)"),
+            )
         ),
+        *(
+            (f"SELECT a FROM bid {joined}", (2, column), "other conditions in WHERE")
+            for joined, column in (
+                ("JOIN UNNEST(tags) AS x (id) USING (id)", 31),
+                ("NATURAL JOIN UNNEST(tags) AS x (id)", 39),
+                ("LEFT SEMI JOIN UNNEST(tags) AS x (a) ON TRUE", 41),
+                ("LEFT ANTI JOIN UNNEST(tags) AS x (a) ON TRUE", 41),
+            )
+        ),
+        ("SELECT a FROM bid CROSS JOIN UNNEST(tags, tags) AS x (a, b)", (2, 37), "takes one array or map"),
         (
             "SELECT id FROM bid /*+ OPTIONS('scan.startup.mode'='earliest') */",
             (2, 16),

@@ -69,13 +69,19 @@ def unnest(select: exp.Select, sources: Mapping[str, Relation], query: Query) ->
     for join in unnested:
         if (join.side or "").upper() not in {"", "LEFT"}:
             position_of(query, join.this).fail("UNNEST is joined by CROSS JOIN, JOIN or LEFT JOIN")
-        on = join.args.get("on")
-        if on is not None and not (isinstance(on, exp.Boolean) and on.this):
+        if _is_filter(join):
             position_of(query, join.this).fail("UNNEST is joined ON TRUE: write other conditions in WHERE")
         select.append("laterals", _view(join.this, sources, query, outer=bool(join.side)))
     if unnested:
         select.set("joins", [join for join in joins if join not in unnested] or None)
     return bool(unnested)
+
+
+def _is_filter(join: exp.Join) -> bool:
+    """Whether a join drops pairs, or columns."""
+    on = join.args.get("on")
+    is_true = on is None or (isinstance(on, exp.Boolean) and on.this)
+    return not is_true or bool(join.args.get("using") or join.method) or join.kind in {"SEMI", "ANTI"}
 
 
 def _view(node: exp.Unnest, sources: Mapping[str, Relation], query: Query, *, outer: bool) -> exp.Lateral:
@@ -91,8 +97,10 @@ def _view(node: exp.Unnest, sources: Mapping[str, Relation], query: Query, *, ou
             position_of(query, node).fail(
                 "WITH ORDINALITY of rows or of a map is not supported: UNNEST an array of values"
             )
+        if not columns or number is True:  # else it is the last of the names
+            position_of(query, node).fail("WITH ORDINALITY needs names: UNNEST(…) … AS t (value, number)")
         name, value = "inline", fill(_NUMBERED, [value])
-        columns = [*(columns or [exp.to_identifier("element")]), number]
+        columns = [*columns, number]
     table = alias.this if alias and alias.this else exp.to_identifier("__unnested")
     return exp.Lateral(
         this=exp.Anonymous(this=name, expressions=[value.copy()]),
