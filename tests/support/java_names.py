@@ -1,7 +1,7 @@
 """A name of Java is looked up once in a process.
 
-py4j asks the JVM for each part of a name whenever it is used, and the JVM looks for it in ten packages and some
-three hundred archives: a twentieth of what Spark's JVMs did in the tests.
+py4j asks the JVM for each part of a name whenever it is used, and the JVM looks for it in ten packages and
+some three hundred archives: a twentieth of what Spark's JVMs did in the tests.
 """
 
 from __future__ import annotations

@@ -53,3 +53,10 @@ def test_contributing_shows_the_layers_that_are_held():
     assert [shown[layer] for layer in sorted(shown, reverse=True)] == [
         set(line.split(" | ")) for line in held
     ]
+
+
+def test_one_function_quotes_names_for_spark():
+    quoting = [
+        path for path in PACKAGE.rglob("*.py") if '.replace("`", "``")' in path.read_text(encoding="utf-8")
+    ]
+    assert [str(path.relative_to(PACKAGE)) for path in quoting] == ["spark/body_formats.py"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.streams.plan.expressions import (
     compare_fields,
     comparisons,
     condition_sql,
     names_in,
-    quote,
     quoted_names,
     script_lines,
 )

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.spark.features import utc_arrow_schema
 
 __all__ = [
@@ -157,11 +158,11 @@ class SimpleKeyValueSerializationSchema(KeyValueSerializationSchema):
 
     def key_column(self) -> Column:
         """Return the same value as an expression."""
-        return (F.lit(None) if self.keyField is None else F.col(_quote(self.keyField))).cast("string")
+        return (F.lit(None) if self.keyField is None else F.col(quote(self.keyField))).cast("string")
 
     def value_column(self) -> Column:
         """Return the same value as an expression."""
-        return F.col(_quote(self.valueField)).cast("string").cast("binary")
+        return F.col(quote(self.valueField)).cast("string").cast("binary")
 
 
 def deserialize_rows(messages: DataFrame, schema: KeyValueDeserializationSchema) -> DataFrame:
@@ -208,7 +209,3 @@ def text_of(value: object) -> str | None:
 def _bytes_of(value: object) -> bytes | None:
     text = text_of(value)
     return None if text is None else text.encode()
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

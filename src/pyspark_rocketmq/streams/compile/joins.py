@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DataType, IntegralType, NumericType, StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import (
@@ -22,7 +23,7 @@ from pyspark_rocketmq.streams.frame.python_steps import (
     to_json,
 )
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.expressions import compare_fields, comparisons, quote
+from pyspark_rocketmq.streams.plan.expressions import compare_fields, comparisons
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow, Window
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DateType, IntegralType, NumericType, StringType, TimestampType
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, overflow_columns, select_result
 from pyspark_rocketmq.streams.compile.decimals import (
     beyond_column,
@@ -25,7 +26,6 @@ from pyspark_rocketmq.streams.frame.python_steps import BEAT, FIRST_MS, LAST_MS,
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS
-from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import WINDOW_FIELDS, HoppingWindow, SessionWindow, TumblingWindow
 

@@ -22,10 +22,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError, RocketMQError
+from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.streams.connectors.database_connection import connected
 from pyspark_rocketmq.streams.frame.python_steps import to_json, to_plain
-from pyspark_rocketmq.streams.plan.expressions import quote
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

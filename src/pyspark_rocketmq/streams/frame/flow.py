@@ -22,9 +22,9 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, BODY, ERROR, TAG, TIME, VALUE, WINDOW
-from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
 from pyspark_rocketmq.streams.plan.nodes import Node, Schema, Shape
 

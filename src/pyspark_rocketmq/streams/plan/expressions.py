@@ -8,6 +8,7 @@ from typing import Final
 from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.body_formats import quote
 
 __all__ = [
     "Comparison",
@@ -15,7 +16,6 @@ __all__ = [
     "comparisons",
     "condition_sql",
     "names_in",
-    "quote",
     "quoted_names",
     "script_lines",
 ]
@@ -85,11 +85,6 @@ Comparison = tuple[str, str, str]
 
 _Token = tuple[str, str, str, str | None]
 """A comparison, and the type in which it compares."""
-
-
-def quote(name: str) -> str:
-    """Return a column's name quoted for SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def comparisons(text: str, *, step: str) -> list[Comparison]:

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import PlanError, RocketMQError
+from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.spark.query_end import ends_within
 from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporary_settings
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
@@ -28,7 +29,6 @@ from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends
 from pyspark_rocketmq.streams.plan.explain import explain_plan
-from pyspark_rocketmq.streams.plan.expressions import quote
 from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import BinaryType, StructType
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.streams.plan.expressions import quote
+from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.streams.run.job_registry import find_job
 from pyspark_rocketmq.streams.run.session import get_session
 
