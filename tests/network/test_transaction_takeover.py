@@ -263,6 +263,15 @@ def test_the_folders_that_a_log_creates_outlive_a_crash_of_the_machine(tmp_path:
     ]
 
 
+@pytest.mark.parametrize("owner", [".", "..", "...", "a/../b", "%2E%2E"])
+def test_every_owner_has_a_folder_of_its_own_in_the_log(tmp_path: Path, owner: str) -> None:
+    log = TransactionLog(f"{tmp_path}/log")
+    claim = log.claim(owner)
+    assert log.newest_claim(owner) == claim
+    assert log.owners() == (owner,)
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
 @pytest.mark.parametrize(
     "use",
     [

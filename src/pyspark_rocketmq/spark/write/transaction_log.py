@@ -237,7 +237,10 @@ class TransactionLog:
             self._fs.delete_file(f"{self._folder(owner)}/{name}")
 
     def _folder(self, owner: str) -> str:
-        return f"{self._root}/{urllib.parse.quote(owner, safe='')}"
+        name = urllib.parse.quote(owner, safe="")
+        if name in {".", ".."}:  # which are other folders
+            name = name.replace(".", "%2E")
+        return f"{self._root}/{name}"
 
 
 def require_checkpoint(location: str, query_id: str) -> None:
