@@ -73,6 +73,18 @@ def test_sources_that_end_close_their_windows(spark, tmp_path, capsys):
         source(spark).fromFile(str(tmp_path / "nope")).toPrint().start()
 
 
+def test_the_field_of_times_of_a_frame_may_have_a_dot(spark):
+    first, other = "timestamp'2030-01-01 00:00:05'", "timestamp'2030-01-01 00:00:15'"
+    frame = spark.sql(
+        f"SELECT {first} AS `event.time`, struct({other} AS time) AS event, struct({other} AS at) AS n"
+    )
+    for field, second in (("event.time", 5), ("Event.Time", 5), ("`event.time`", 5), ("n.at", 15)):
+        stream = source(spark).from_(frame, timeField=field)
+        windows = stream.window(TumblingWindow.of(Time.seconds(10))).count("n").toDataStream()
+        (row,) = windows.toDF().select("start_time").collect()
+        assert row[0] == f"2030-01-01 00:00:{second // 10}0", field
+
+
 def test_bytes_that_are_no_utf_8_are_replaced_as_in_javas_clients(spark, tmp_path, capsys):
     (tmp_path / "in.txt").write_bytes(b'{"a": "\xe9"}\n{"a": "\xc3\xa9"}\n')
     for step in (None, json.loads, lambda text: {**json.loads(text)}):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.connectors.base import BatchWriter, SinkConnector, SourceConnector
-from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import TIME
 from pyspark_rocketmq.streams.plan.analysis import Analysis
 from pyspark_rocketmq.streams.plan.nodes import Plan, Shape
@@ -47,8 +47,14 @@ class FrameSource(SourceConnector):
         """Return the source's flow."""
         del analysis, plan
         df = self.frame if isinstance(self.frame, DataFrame) else _load(spark, self.frame)
-        time = F.col(self.time).cast("timestamp") if self.time else F.current_timestamp()
+        time = _time_column(df, self.time).cast("timestamp") if self.time else F.current_timestamp()
         return Flow(df.select(time.alias(TIME), "*"), Shape.COLUMNS, tuple(df.columns))
+
+
+def _time_column(df: DataFrame, name: str) -> Column:
+    """Return a column by its exact name, which may have dots, or by Spark's name of a field in a struct."""
+    is_exact = name.lower() in {each.lower() for each in df.columns}
+    return column(name) if is_exact else F.col(name)
 
 
 def _load(spark: SparkSession, source: DataSource) -> DataFrame:
