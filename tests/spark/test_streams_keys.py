@@ -8,6 +8,11 @@ from pyspark_rocketmq.streams import SessionWindow, StreamBuilder, Time, Tumblin
 from pyspark_rocketmq.streams.api.rstream import RStream
 from pyspark_rocketmq.streams.compile.compiler import Compiler
 from pyspark_rocketmq.streams.connectors.base import sink_of
+from pyspark_rocketmq.streams.connectors.rocketmq import RocketMQSink
+from pyspark_rocketmq.streams.connectors.values import RowsSource
+from pyspark_rocketmq.streams.frame.flow import Flow
+from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.run.sinks import final_flow
 
 pytestmark = pytest.mark.usefixtures("lean")
@@ -148,6 +153,15 @@ def test_each_group_has_its_own_key(spark):
     keys, write_ids = sent(spark, window.count("n").toDataStream())
     assert len(set(keys)) == len(write_ids) == len(rows)
     assert not any(character in key for key in keys for character in " \t\n")
+
+
+def test_the_group_of_the_empty_text_has_a_key(spark):
+    """Without one, each of its changed results would go to another queue, and the latest were not known."""
+    groups = spark.sql("SELECT explode(array('', '<empty>', '%3Cempty>', NULL, '<null>')) AS k, 1 AS n")
+    flow = Flow(groups, Shape.COLUMNS, ("k", "n"), updates=True, identity=("k",))
+    sink = RocketMQSink(name="out", input=RowsSource(name="rows", rows=()), options={})
+    rows = sink.rows(flow, p.Plan(job="j", sinks=(sink,))).collect()
+    assert [row["keys"] for row in rows] == ["<empty>", "%3Cempty>", "%253Cempty>", "<null>", "%3Cnull>"]
 
 
 @pytest.mark.parametrize(

@@ -184,11 +184,16 @@ def test_groups_are_those_of_sparks_own_windows(spark):
 
 
 @pytest.mark.parametrize(
-    ("shares_identity", "columns"), [(False, ["body", "keys", "writeId"]), (True, ["body", "keys"])]
+    ("shares_identity", "guarantee", "columns"),
+    [
+        (False, {"deliveryGuarantee": "effectively-once"}, ["body", "keys", "writeId"]),
+        (False, {"deliveryguarantee": "Effectively-Once"}, ["body", "keys", "writeId"]),
+        (True, {"deliveryGuarantee": "effectively-once"}, ["body", "keys"]),
+    ],
 )
-def test_only_what_comes_once_has_a_write_id(spark, shares_identity, columns):
+def test_only_what_comes_once_has_a_write_id(spark, shares_identity, guarantee, columns):
     source = RowsSource(name="rows", rows=())
-    sink = RocketMQSink(name="end", input=source, options={"deliveryGuarantee": "effectively-once"})
+    sink = RocketMQSink(name="end", input=source, options=guarantee)
     df = spark.sql("SELECT 'a' AS k, '2030-01-01_00:00:00' AS start_time, 2 AS __number")
     identity = ("k", "start_time") if shares_identity else ("k", "start_time", "__number")
     flow = Flow(df, Shape.COLUMNS, ("k", "start_time"), identity=identity, shares_identity=shares_identity)

@@ -22,11 +22,13 @@ __all__ = [
     "OptionRow",
     "Options",
     "Where",
+    "given_value",
     "group",
     "list_declared",
     "option",
     "option_reference",
     "option_values",
+    "with_defaults",
 ]
 
 Where: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
@@ -228,6 +230,20 @@ def option_values(options: Options) -> Iterator[tuple[Option, Any]]:
 def list_declared(cls: type[Options]) -> tuple[Option, ...]:
     """Return the options of a class and of its groups."""
     return tuple(_walk(cls))
+
+
+def given_value(cls: type[Options], given: Mapping[str, str], name: str) -> str | None:
+    """Return the text that a map has for an option, under any of its spellings in any case."""
+    spellings = {spelling.lower() for o in list_declared(cls) if o.name == name for spelling in o.spellings}
+    return next((text for key, text in given.items() if key.lower() in spellings), None)
+
+
+def with_defaults(
+    cls: type[Options], given: Mapping[str, str], defaults: Mapping[str, str]
+) -> dict[str, str]:
+    """Return a map of options, and the defaults of those that it has under none of their spellings."""
+    missing = {name: text for name, text in defaults.items() if given_value(cls, given, name) is None}
+    return {**missing, **given}
 
 
 def _walk(cls: type[Options]) -> Iterator[Option]:

@@ -1,6 +1,8 @@
-"""Which sources end."""
+"""Which sources end, and with which options topics are read."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.datasource import (
@@ -11,8 +13,12 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams import StreamBuilder
+from pyspark_rocketmq.model.positions import Earliest, Latest
+from pyspark_rocketmq.options import EventTime, SourceOptions, parse_options
+from pyspark_rocketmq.streams import RocketMQStream, StreamBuilder
+from pyspark_rocketmq.streams.connectors import rocketmq
 from pyspark_rocketmq.streams.connectors.dataframes import FrameSource
+from pyspark_rocketmq.streams.plan.analysis import analyze
 
 
 class Once(DataSource):
@@ -38,3 +44,70 @@ def test_a_data_source_ends_when_it_cannot_be_streamed(source, ends):
 def test_anything_else_is_not_a_source():
     with pytest.raises(PlanError, match="from_ takes a DataFrame"):
         StreamBuilder.dataStream("ns", "p").from_("people")
+
+
+class ReadError(Exception):
+    """What Spark is asked to read."""
+
+
+class Spark:
+    """A session that is asked for one source."""
+
+    @property
+    def readStream(self):
+        return self
+
+    def format(self, name):
+        assert name == "rocketmq"
+        return self
+
+    def options(self, **given):
+        raise ReadError({name.lower(): value for name, value in given.items()})
+
+
+def options_of(plan):
+    (source,) = (node for node in plan.nodes() if isinstance(node, rocketmq.RocketMQSource))
+    with pytest.raises(ReadError) as read:
+        source.read(Spark(), analyze(plan), plan)
+    return parse_options(SourceOptions, *read.value.args, where="readStream")
+
+
+@pytest.mark.filterwarnings("ignore:auto.offset.reset=largest became")
+@pytest.mark.parametrize(
+    ("given", "start", "alignment"),
+    [
+        ({}, Earliest(), EventTime.STORE),
+        ({"startingoffsets": "latest", "eventtimealignment": "off"}, Latest(), EventTime.OFF),
+        ({"auto.offset.reset": "largest"}, Latest(), EventTime.STORE),
+    ],
+)
+def test_an_option_replaces_the_default_in_each_of_its_spellings(given, start, alignment):
+    source = StreamBuilder.dataStream("ns", "p").fromRocketmq("t", "g", namesrvAddr="h:1", **given)
+    options = options_of(source.toPrint().plan())
+    assert options.start_policy(streaming=True) == start
+    assert options.event_time_alignment is alignment
+
+
+@pytest.mark.filterwarnings("ignore:auto.offset.reset=largest became")
+def test_properties_are_for_what_a_source_does_not_say_itself():
+    builder = StreamBuilder("j")
+    own = {"nameserver.addr": "own:1", "auto.offset.reset": "largest"}
+    builder.source("t", **own).print()
+    properties = {"rocketmq.namesrv.addr": "h:1", "consume_from_where": "CONSUME_FROM_FIRST_OFFSET"}
+    options = options_of(RocketMQStream(builder.build(), properties).plan())
+    assert options.client.name_servers == ("own:1",)
+    assert options.start_policy(streaming=True) == Latest()
+
+
+def test_the_last_commit_of_a_query_connects_as_its_source_does(monkeypatch):
+    given = {"accesskey": "a", "secretKey": "s", "tls.enable": "true", "tlsCaFile": "/ca.pem", "tags": "x"}
+    source = StreamBuilder.dataStream("ns", "p").fromRocketmq("t", "g", namesrvAddr="h:1", **given)
+    (node, _) = source.toPrint().plan().nodes()
+    found = []
+    listener = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(rocketmq, "RocketMQQueryListener", lambda **o: found.append(o) or listener)
+    monkeypatch.setattr(rocketmq, "_NOTIFIED_S", 0)
+    streams = SimpleNamespace(addListener=found.append, removeListener=found.remove)
+    with node.follow(SimpleNamespace(streams=streams)):
+        assert found[-1] is listener
+    assert found == [{name: given[name] for name in given if name != "tags"}]

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.options import ClientOptions, SourceOptions
+from pyspark_rocketmq.options.declare import with_defaults
 from pyspark_rocketmq.streams.api.compat import ConsumerProperty
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.api.strategies import CheckpointStrategy
@@ -113,7 +115,7 @@ class RocketMQStream:
             return node
         time = RecordTime.BORN if self._time is TimeType.EVENT_TIME else RecordTime.STORE
         begin = {} if self._start is None else {"startingOffsets": self._start.value}
-        return replace(node, time=time, options={**begin, **node.options})
+        return replace(node, time=time, options=with_defaults(SourceOptions, node.options, begin))
 
     def start(self, **trigger: Any) -> StreamingQuery | None:
         """Start the pipeline and return. As in Java, it runs until `stop`."""
@@ -157,7 +159,7 @@ def _with_properties(
         if isinstance(getattr(node, name, None), p.Node)
     }
     if isinstance(node, RocketMQSource | RocketMQSink) and address is not None:
-        changes["options"] = {"nameServer": address, **node.options}
+        changes["options"] = with_defaults(ClientOptions, node.options, {"nameServer": address})
     if isinstance(node, p.Windowed | p.KeyJoin) and late_ms is not None:
         changes["watermark_s"] = float(late_ms) / 1000
     return replace(node, **changes) if changes else node

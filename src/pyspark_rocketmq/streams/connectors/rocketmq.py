@@ -14,6 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.options import ClientOptions, Guarantee, SinkOptions, SourceOptions
+from pyspark_rocketmq.options.declare import given_value, list_declared, with_defaults
 from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
 from pyspark_rocketmq.spark.session_settings import add_session_settings
 from pyspark_rocketmq.spark.write.update_mode import message_writer
@@ -36,10 +38,16 @@ IDLE_BY_STORE_TIME_MS: Final = 1_000
 IDLE_BY_FIELD_MS: Final = 180_000
 """The older API's ``msgMaxGapSecond``."""
 
-_SECURITY: Final = frozenset({"accesskey", "secretkey", "securitytoken", "credentialsfile", "profile", "tls"})
+_CONNECTION: Final = frozenset(
+    spelling.lower()
+    for declared in list_declared(ClientOptions)
+    if declared.name not in {"nameServer", "namespace"}  # which are in the query's offsets
+    for spelling in declared.spellings
+)
 _NOTIFIED_S: Final = 0.5
 _SPACES: Final[Mapping[str, str]] = {" ": "%20", "\t": "%09", "\n": "%0A"}
-_DEFAULTS: Final[Mapping[str, str]] = {"startingOffsets": "earliest"}
+_EMPTY: Final = "<empty>"
+"""The key of a group of the empty text: a message cannot have an empty one."""
 
 
 class RecordTime(enum.Enum):
@@ -65,12 +73,9 @@ class RocketMQSource(RecordSource):
 
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
         """Return the source's flow."""
-        options = {
-            **_DEFAULTS,
-            "eventTimeAlignment": self.time.value,
-            **add_session_settings(spark, self.options),
-        }
-        given = _value(options, "heartbeatInterval")
+        defaults = {"startingOffsets": "earliest", "eventTimeAlignment": self.time.value}
+        options = with_defaults(SourceOptions, add_session_settings(spark, self.options), defaults)
+        given = given_value(SourceOptions, options, "heartbeatInterval")
         # Without a watermark they would only cause empty batches, each with an empty output file.
         beats = given != "off" if given is not None else has_watermark(analysis)
         if not beats:
@@ -83,9 +88,10 @@ class RocketMQSource(RecordSource):
         time = f"{self.time.value}Timestamp"
         options["columns"] = f"topic,body,{time}"
         options["bodyAs"] = "string"
-        if plan.on_error != "fail" and _value(options, "onCorrupt") is None:
+        if plan.on_error != "fail":
             # Without a body, JSON is malformed, which the next step counts. A text has no such step.
-            options["onCorrupt"] = "skip" if self.shape is Shape.TEXT else "null"
+            corrupt = {"onCorrupt": "skip" if self.shape is Shape.TEXT else "null"}
+            options = with_defaults(SourceOptions, options, corrupt)
         df = spark.readStream.format("rocketmq").options(**options).load()
         columns = [F.col(time).alias(TIME), F.col("body").alias(VALUE)]
         if beats:
@@ -95,10 +101,10 @@ class RocketMQSource(RecordSource):
     @contextlib.contextmanager
     def follow(self, spark: SparkSession) -> Iterator[None]:
         """Commit the last batch for the group when the query stops."""
-        security: dict[str, Any] = {
-            name: value for name, value in self.options.items() if name.lower() in _SECURITY
+        connection: dict[str, Any] = {
+            name: value for name, value in self.options.items() if name.lower() in _CONNECTION
         }
-        listener = RocketMQQueryListener(**security)
+        listener = RocketMQQueryListener(**connection)
         spark.streams.addListener(listener)
         try:
             yield
@@ -114,10 +120,6 @@ def _by_field(node: Node) -> bool:
     if isinstance(node, Windowed):
         return node.window.time_field is not None
     return isinstance(node, TimeSelect) or (isinstance(node, Apply) and node.how == "time")
-
-
-def _value(options: Mapping[str, str], wanted: str) -> str | None:
-    return next((value for name, value in options.items() if name.lower() == wanted.lower()), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -140,8 +142,10 @@ class RocketMQSink(SinkConnector):
             joined = F.concat_ws("|", *key)
             for space, escape in _SPACES.items():
                 joined = F.replace(joined, F.lit(space), F.lit(escape))
+            joined = F.when(joined == "", _EMPTY).when(joined == _EMPTY, "%3Cempty>").otherwise(joined)
             columns.append(joined.alias("keys"))
-            once = self.options.get("deliveryGuarantee") == "effectively-once"
+            guarantee = given_value(SinkOptions, self.options, "deliveryGuarantee") or ""
+            once = guarantee.strip().lower() == Guarantee.EFFECTIVELY_ONCE.value
             if once and not (flow.updates or flow.shares_identity):
                 columns.append(F.sha2(F.concat_ws("|", F.lit(self._job(plan)), *key), 256).alias("writeId"))
         return flow.df.select(*columns)
