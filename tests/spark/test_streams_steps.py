@@ -432,6 +432,19 @@ def test_fields_are_ordered_as_numbers_if_they_are(spark):
     assert kept == [{"n": 9, "m": 10}]
 
 
+def test_streams_of_a_field_are_joined_and_joined_again(spark, here):
+    source = StreamBuilder.dataStream("tests", "thrice", spark)
+    one, two, three = (
+        source.fromCollection({"id": 1, "n": n}, schema="id int, n int, right_m int") for n in (1, 2, 3)
+    )
+    twice = one.join(two).on("(id,==,id)").toDataStream()
+    thrice = twice.join(three).on("(id,==,id)").toDataStream()
+    (here / "t.json").write_text('{"id": 1, "n": 4, "dim_n": 5}')
+    whole = thrice.script("dim_id=7").dimJoin(str(here / "t.json"), 1).on("(id,==,id)").toDataStream()
+    named = whole.selectFields("n", "right_n", "right_right_n", "dim_id", "dim_dim_id", "dim_n", "dim_dim_n")
+    assert [tuple(row) for row in named.toDF().collect()] == [(1, 2, 3, 7, "1", "5", "4")]
+
+
 def test_streams_are_joined_within_an_interval(spark):
     left, right = two(spark)
     pairs = (

@@ -482,6 +482,18 @@ def test_typed_fields_keep_their_types(spark):
         ),
         (lambda s: s.window(TumblingWindow.of(Time.seconds(1))).fireMode(3), "fireMode is 0, 1 or 2, not 3"),
         (lambda s: s.topN("r", 2).toDataStream(), "addOrderByFieldName"),
+        (
+            lambda s: (
+                s.window(TumblingWindow.of(Time.seconds(1)))
+                .count("n")
+                .toDataStream()
+                .topN("N", 2)
+                .addOrderByFieldName("n")
+                .toDataStream()
+                .test([])
+            ),
+            "'N' is a field of the records already.*topN#3",
+        ),
         (lambda s: s.filterByExpression("(a,=~,1)").test([]), "no operator '=~'"),
         (
             lambda s: s.script("x=nope(a)").selectFields("x").test([]),

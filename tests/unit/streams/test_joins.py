@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from pyspark_rocketmq.streams.compile.joins import PairOfValues
+from pyspark_rocketmq.streams.compile.joins import PairOfValues, tell_apart
 from pyspark_rocketmq.streams.frame.python_steps import ADVICE
 
 TIMES = pa.array([1, 2, 3], pa.timestamp("us", tz="UTC"))
@@ -51,3 +51,19 @@ def test_a_pair_with_an_error_keeps_the_left_value_or_fails_the_query():
     with pytest.raises(ZeroDivisionError) as failed:
         list(PairOfValues("join#1", lambda a, b: b / a, strict=True)([given]))
     assert failed.value.__notes__ == [f"at a pair, in join#1: {ADVICE}"]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "shown"),
+    [
+        (("id", "n"), ("id", "m"), ["right_id", "m"]),
+        (("id", "n"), ("ID", "N"), ["right_ID", "right_N"]),
+        (("id", "right_id"), ("id",), ["right_right_id"]),  # of a join of three
+        (("id", "RIGHT_ID", "right_right_id"), ("id",), ["right_right_right_id"]),
+        (("id",), ("id", "right_id"), ["right_right_id", "right_id"]),
+        (("id", "right_id"), ("right_id", "id"), ["right_right_id", "right_right_right_id"]),
+        ((), ("a", "b"), ["a", "b"]),
+    ],
+)
+def test_no_two_fields_of_a_pair_have_one_name(left, right, shown):
+    assert tell_apart(left, right, "right_") == shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
@@ -27,7 +28,7 @@ from pyspark_rocketmq.streams.plan.expressions import compare_fields, comparison
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import HoppingWindow, SessionWindow, TumblingWindow, Window
 
-__all__ = ["PairOfValues", "join_by_key", "join_dimension", "join_streams", "join_table"]
+__all__ = ["PairOfValues", "join_by_key", "join_dimension", "join_streams", "join_table", "tell_apart"]
 
 _RIGHT: Final = "__right_"
 _WINDOW: Final = "__join_window"
@@ -76,16 +77,27 @@ def _select_side(flow: Flow, prefix: str, hidden: list[str]) -> DataFrame:
 
 def _select_pairs(joined: Flow, left: Flow, right: Flow, equal: set[str]) -> Flow:
     """Return the fields of both sides; right ones that the left has too are ``right_<name>``."""
-    taken = {name.lower() for name in left.columns}
-    columns = [column(name) for name in left.columns]
-    names = list(left.columns)
-    for name in right.columns:
-        if name in equal:
-            continue
-        shown = f"right_{name}" if name.lower() in taken else name
-        columns.append(column(_RIGHT + name).alias(shown))
-        names.append(shown)
-    return joined.select(columns, names)
+    others = [name for name in right.columns if name not in equal]
+    names = tell_apart(left.columns, others, "right_")
+    columns = [column(_RIGHT + name).alias(shown) for name, shown in zip(others, names, strict=True)]
+    return joined.select([*map(column, left.columns), *columns], [*left.columns, *names])
+
+
+def tell_apart(left: Iterable[str], right: Sequence[str], prefix: str) -> list[str]:
+    """Return the names of right fields beside left ones: with a prefix, or several, if another has the name.
+
+    A right field that the left does not have keeps its name.
+    """
+    ours = {name.lower() for name in left}
+    taken = ours | {name.lower() for name in right}
+    shown = []
+    for name in right:
+        free = name
+        while name.lower() in ours and free.lower() in taken:
+            free = prefix + free
+        taken.add(free.lower())
+        shown.append(free)
+    return shown
 
 
 def _join_matches(flow: Flow, table: DataFrame, on: Column, found: Column, *, outer: bool) -> DataFrame:
@@ -189,8 +201,7 @@ def join_dimension(
     made = replace(flow, df=joined, shares_identity=True)
     if flow.shape is Shape.JSON:
         return _merge_json(made, node, found, guard)
-    taken = {name.lower() for name in flow.columns}
-    names = [f"{p.TABLE_PREFIX}{name}" if name.lower() in taken else name for name in node.table.columns]
+    names = tell_apart(flow.columns, node.table.columns, p.TABLE_PREFIX)
     added = [
         column(_RIGHT + name).alias(shown) for name, shown in zip(node.table.columns, names, strict=True)
     ]

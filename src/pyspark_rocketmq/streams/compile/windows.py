@@ -144,6 +144,10 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
         )
     names = [*node.keys, *(name for name, _ in node.order)]
     flow = flow.with_fields(names, guard, node)
+    if node.rank.lower() in {name.lower() for name in flow.columns}:
+        raise PlanError(
+            f"{node.rank!r} is a field of the records already: use another name for the rank", step=node.name
+        )
     order = [_order(flow, name, ascending) for name, ascending in node.order]
     whole = F.struct(*(column(name) for name in (*flow.columns, *flow.hidden_identity)))
     # Sorting is ascending: the first row must have the smallest key. Ties are ordered by the rows' content.
