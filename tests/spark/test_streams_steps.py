@@ -222,6 +222,50 @@ def test_a_split_gives_each_record_to_its_sink(spark):
     joined = people(spark)
     union = joined.select("adult").union(joined.select("child"))
     assert [row["name"] for row in union.test(AGES)] == ["a", "b", "c"]
+    assert [row["name"] for row in joined.select("child").union(joined.select("child")).test(AGES)] == [
+        "b",
+        "b",
+    ]
+
+
+def x_and_y(spark):
+    source = StreamBuilder.dataStream("tests", "xy", spark)
+    return [source.fromRocketmq(topic, "g", True, "h:1") for topic in "xy"]
+
+
+def counts(stream, seconds=10):
+    return stream.window(TumblingWindow.of(Time.seconds(seconds))).groupBy("k").count("n").toDataStream()
+
+
+def test_a_field_that_one_side_of_a_union_names_is_the_others_too(spark):
+    rows = {"x": [{"k": "a", "n": 5}], "y": [{"k": "b", "n": 6}, {"k": "a", "n": 7}, "not json"]}
+    x, y = x_and_y(spark)
+    x = x.filter("n > 1")
+    for union in (x.union(y), y.union(x)):
+        assert table(counts(union).test(rows), "k", "n") == [("a", 2), ("b", 1)]
+    (row,) = x.selectFields("k", "n").union(y.filter("n > 8").selectFields("K")).test(rows)
+    assert row == {"k": "a", "n": "5"}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_union_of_results_and_records_waits_for_both(spark, order):
+    x, y = x_and_y(spark)
+    left, right = [counts(x), y.selectFields("k")][::order]
+    twice = counts(left.union(right), 20)
+    times = {"x": [1, 40, 80, 81, 90], "y": [1, 2, 3, 4, 95]}
+    rows = {topic: [[at(time, k="a")] for time in times[topic]] for topic in times}
+    assert table(twice.test(rows, batches=True), "start_time", "n") == [
+        ("2030-01-01 00:00:00", 5),
+        ("2030-01-01 00:00:40", 1),
+    ]
+
+
+def test_a_union_has_the_changed_results_of_either_side(spark):
+    x, y = x_and_y(spark)
+    window = x.window(TumblingWindow.of(Time.seconds(10))).count("n").emitBeforeFire(Time.seconds(1))
+    rows = {"x": [[at(1)], [at(2)]], "y": [[at(1, k="own")]]}
+    found = y.selectFields("k").union(window.toDataStream()).test(rows, batches=True)
+    assert table(found, "k", "n") == [(None, 1), (None, 2), ("own", None)]
 
 
 def file_source(spark, folder: Path, name: str):

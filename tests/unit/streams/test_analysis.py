@@ -169,3 +169,18 @@ def test_what_never_ends_says_why():
 def test_functions_of_records_take_them_whole(result, takes_whole):
     analysis, _ = analyzed(result(stream().filter("a > 1").window(MINUTE)))
     assert analysis.takes_whole(analysis.nodes[0]) is takes_whole
+
+
+def test_records_may_be_as_late_as_the_most_patient_step_after_them_allows():
+    def windows(of, seconds):
+        return of.window(MINUTE).count("n").waterMark(seconds).toDataStream()
+
+    start = stream()
+    union = start.selectFields("t").union(typed())
+    for end in (windows(union.filter("t > 1"), 5), windows(union, 7), windows(windows(union, 6), 99)):
+        end.toPrint()
+    plan = start.plan()
+    analysis = analyze(plan)
+    assert analysis.lateness_s(union._node) == 7
+    assert analysis.lateness_s(plan.sinks[0].input) is None
+    assert [analysis.lateness_s(sink.input.input) for sink in plan.sinks] == [5, 7, 99]

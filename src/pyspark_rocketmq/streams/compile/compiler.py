@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
@@ -133,8 +133,8 @@ class Compiler:
                 return take_time_field(self._parse_named(node, node.input), node.field, self.guard, node)
             case p.Select():
                 flow = self.flow(node.input)
-                labels = [label if isinstance(label, str) else to_json(label) for label in node.labels]
-                return replace(flow, df=flow.df.where(flow.of_beats(F.col(TAG).isin(labels))))
+                labels = map(_label, node.labels)
+                return replace(flow, df=flow.df.where(flow.of_beats(F.col(TAG).isin(*labels))))
             case p.Union():
                 return self._union(node)
             case p.Windowed():
@@ -198,23 +198,43 @@ class Compiler:
         split = _find_same_split(node)
         if split is not None:
             return self._compile(split)
-        left, right = self.flow(node.left), self.flow(node.right)
-        if left.shape is Shape.COLUMNS:
-            left, right = left.plain(), right.plain()
+        left, right = self._sides(node)
         df = left.df.unionByName(right.df, allowMissingColumns=True)
         beats = left.beats or right.beats
         if left.beats != right.beats:
             df = df.withColumn("__beat", F.coalesce("__beat", F.lit(False)))
-        columns = (*left.columns, *(name for name in right.columns if name not in left.columns))
-        return replace(
-            left,
+        return Flow(
             df=df,
+            shape=left.shape,
+            columns=tuple(_drop_case_twins(list(right.columns), left.columns)),
             beats=beats,
-            columns=columns,
             checked=left.checked and right.checked,
+            watermarked=left.watermarked and right.watermarked,
+            windowed=left.windowed and right.windowed,
+            updates=left.updates or right.updates,
+            tagged=left.tagged and right.tagged,
+            serialized=left.serialized and right.serialized,
             identity=left.identity if left.identity == right.identity else (),
             shares_identity=True,
         )
+
+    def _sides(self, node: p.Union) -> tuple[Flow, Flow]:
+        """Return a union's sides with the same fields parsed, and both with a watermark if one has it."""
+        left, right = self.flow(node.left), self.flow(node.right)
+        if left.shape is Shape.COLUMNS:
+            left, right = left.plain(), right.plain()
+        if left.shape is Shape.JSON:  # or a field that only one side has parsed would be null on the other
+            names = _drop_case_twins(list(right.columns), left.columns)
+            left, right = (self._parse_missing(flow, names, node) for flow in (left, right))
+        lateness_s = self.analysis.lateness_s(node)
+        if left.watermarked != right.watermarked and lateness_s is not None:
+            return left.with_watermark(lateness_s), right.with_watermark(lateness_s)
+        return left, right
+
+    def _parse_missing(self, flow: Flow, names: list[str], node: p.Node) -> Flow:
+        known = {name.lower() for name in flow.columns}
+        missing = [name for name in names if name.lower() not in known]
+        return flow.with_fields(missing, self.guard, node) if missing else flow
 
     # --- Python -------------------------------------------------------------------------------
 
@@ -309,9 +329,18 @@ def _drop_case_twins(names: list[str], known: tuple[str, ...]) -> list[str]:
 
 
 def _find_same_split(node: p.Union) -> p.Select | None:
-    """Return one selection for a union of selections of one split, so that the source is read once."""
+    """Return one selection for a union of selections of one split, so that the source is read once.
+
+    None if they have a label in common: its records are in the union twice.
+    """
     match node:
         case p.Union(left=p.Select() as left, right=p.Select() as right) if left.input is right.input:
-            labels = tuple(dict.fromkeys((*left.labels, *right.labels)))
-            return p.Select(name=node.name, input=left.input, labels=labels)
+            ours, theirs = ({_label(label) for label in side.labels} for side in (left, right))
+            if ours.isdisjoint(theirs):
+                return p.Select(name=node.name, input=left.input, labels=(*left.labels, *right.labels))
     return None
+
+
+def _label(label: Any) -> str:
+    """Return a label as it is compared."""
+    return label if isinstance(label, str) else to_json(label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,10 +65,26 @@ class Analysis:
                 return self.takes_whole(node)
         return True
 
+    def lateness_s(self, node: p.Node) -> float | None:
+        """Return how late records may be at the next steps that wait for a watermark. None if none does."""
+        found = [_lateness_s(consumer, self.lateness_s) for consumer in self.consumers[node]]
+        return max((each for each in found if each is not None), default=None)
+
     @property
     def stateful(self) -> list[p.Node]:
         """The steps that keep state."""
         return [node for node in self.nodes if isinstance(node, STATEFUL)]
+
+
+def _lateness_s(node: p.Node, after: Callable[[p.Node], float | None]) -> float | None:
+    match node:
+        case p.Windowed() | p.StreamJoin() | p.KeyJoin() | p.TimedProcess():
+            return node.watermark_s
+        case p.Distinct():
+            return node.within.length_ms / 1000
+        case p.TopN():
+            return 0
+    return after(node)
 
 
 def keeps_own_state(node: p.Node) -> bool:
