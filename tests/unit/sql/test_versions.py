@@ -65,6 +65,8 @@ def test_a_row_is_joined_with_the_version_that_was_valid(kind):
 
 def test_the_time_of_processing_has_the_last_version():
     assert translated(join("rates", "now")).endswith("ON o.cur = r.cur AND r.__until IS NULL")
+    called = join("rates", "at").replace("o.at", "PROCTIME()")
+    assert translated(called).endswith("ON o.cur = r.cur AND r.__until IS NULL")
 
 
 def test_the_time_of_processing_of_another_table_is_none_of_this_one(monkeypatch):
@@ -81,10 +83,22 @@ def test_the_time_of_processing_of_another_table_is_none_of_this_one(monkeypatch
 
 @pytest.mark.parametrize(
     ("items", "written"),
-    [("*", "* EXCEPT (__until)"), ("r.*", "r.* EXCEPT (__until)"), ("o.*, r.rate", "o.*, r.rate")],
+    [
+        ("*", "* EXCEPT (r.__until)"),
+        ("r.*", "r.* EXCEPT (r.__until)"),
+        ("R.*, o.*", "R.* EXCEPT (r.__until), o.*"),
+        ("o.*, r.rate", "o.*, r.rate"),
+        ("*, 1 AS x", "* EXCEPT (r.__until), 1 AS x"),
+    ],
 )
 def test_no_result_has_the_end_of_a_version(items, written):
     assert translated(join("rates", "at", items=items)).startswith(f"SELECT {written} FROM")
+
+
+def test_the_ends_of_versions_of_two_tables_are_told_apart():
+    """Spark has two columns of this name then, and refuses to leave out one that it does not know."""
+    twice = join("rates", "at", items="*") + " JOIN rates FOR SYSTEM_TIME AS OF o.at ON o.cur = rates.cur"
+    assert translated(twice).startswith("SELECT * EXCEPT (r.__until, rates.__until) FROM orders")
 
 
 def test_files_are_joined_as_they_are():
@@ -172,6 +186,15 @@ def test_other_views_have_no_versions(change, monkeypatch):
             "a join FOR SYSTEM_TIME AS OF cannot read a changelog",
         ),
         (join("rates", "now"), "streaming", "needs a time of the rows, as in Flink"),
+        (
+            join("rates", "at").replace("o.at", "PROCTIME()"),
+            "streaming",
+            "needs a time of the rows, as in Flink",
+        ),
+        (join("rates", "at", "LEFT SEMI JOIN"), "batch", "needs JOIN or LEFT JOIN"),
+        (join("rates", "at", "LEFT ANTI JOIN"), "batch", "needs JOIN or LEFT JOIN"),
+        (join("rates", "at", "RIGHT JOIN"), "batch", "needs JOIN or LEFT JOIN"),
+        (join("rates", "at").replace("ON o.cur = r.cur", "USING (cur)"), "batch", "needs JOIN rates"),
         (join("rates", "at").replace("cur = r.cur", "id = r.rate"), "streaming", "add r.cur = … to ON"),
         (join("rates", "at", "LEFT JOIN") + " AND r.rate > 1", "streaming", "use WHERE"),
         (join("rates", "at") + " JOIN files AS f ON f.cur = o.cur", "streaming", "is the last join"),

@@ -60,7 +60,7 @@ def join_versions(
     for item in select.expressions:
         if item.is_star and not (isinstance(item, exp.Column) and item.table.lower() != alias.lower()):
             star = item.this if isinstance(item, exp.Column) else item
-            star.set("except_", [*(star.args.get("except_") or []), exp.to_identifier(_UNTIL)])
+            star.set("except_", [*(star.args.get("except_") or []), until.copy()])
     table.replace(subquery)
 
 
@@ -107,6 +107,6 @@ def _versions(rows: Relation, at: _Join, query: Query) -> Versions:
 
 def _is_processing_time(time: exp.Expression, left: Mapping[str, Relation]) -> bool:
     if not isinstance(time, exp.Column):
-        return called(time) == "PROCTIME"
+        return called(time) == "CURRENT_TIMESTAMP"  # of PROCTIME()
     named = [rows for name, rows in left.items() if time.table.lower() in {"", name}]
     return any(time.name.lower() in rows.processing_time for rows in named)
