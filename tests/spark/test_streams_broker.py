@@ -242,6 +242,16 @@ def test_dead_letters_go_to_their_topic(spark, mq, topic, client, here, running,
     eventually(lambda: [row["n"] for row in rows] == ["1"], 120, what="the good record")
 
 
+def test_a_run_that_ends_has_sent_its_dead_letters(spark, mq, topic, client, here, group):
+    name, letters, rows = topic(queues=1), topic(queues=1), []
+    fill(client, name, ['{"n": 1}', "not json"])
+    stream = source(spark, fresh_name("ends")).fromRocketmq(name, group, True, mq.name_server)
+    stream = stream.selectFields("n").onError("dead-letters", topic=letters, namesrvAddr=mq.name_server)
+    stream.to(collected(rows)).start(availableNow=True)
+    assert [row["n"] for row in rows] == ["1"]
+    assert [letter.body for letter in last_messages(client, client.read_queues(letters), 5)] == [b"not json"]
+
+
 def test_changed_counts_go_to_a_topic_with_their_keys(spark, mq, topic, client, here, running):
     name, out = topic(queues=2), topic(queues=8)
     fill(client, name, [json.dumps({"user": user}) for user in "aab"])

@@ -82,6 +82,7 @@ SHOWN = {
     "21: malformed records and functions that raise": [
         "tests/spark/test_streams_steps.py::test_malformed_records_are_skipped_and_counted_or_fail",
         "tests/spark/test_streams_broker.py::test_dead_letters_go_to_their_topic",
+        "tests/spark/test_streams_broker.py::test_a_run_that_ends_has_sent_its_dead_letters",
     ],
     "22: the state of a running job, what changed in it, what expires": [
         "tests/spark/test_streams_state.py::test_the_state_of_a_running_job_can_be_read_and_expires",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from types import SimpleNamespace
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests.unit.streams.small_pipelines import stream
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.streams.run import runner
+from pyspark_rocketmq.streams.run.dead_letters import DeadLetters
 from pyspark_rocketmq.streams.run.job_registry import job_lock, jobs
 from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with
 
@@ -37,7 +40,7 @@ def test_a_query_does_not_run_on_without_its_job(monkeypatch, tmp_path):
     for name in ("_follow", "temporary_settings", "_limit_memory", "_count"):
         monkeypatch.setattr(runner, name, lambda *_: nothing())
     monkeypatch.setattr(runner, "start_sinks", lambda *_: SimpleNamespace(stop=stop))
-    monkeypatch.setattr(runner, "_start_dead_letters", fail)
+    monkeypatch.setattr(runner, "start_dead_letters", fail)
     with pytest.raises(OptionError, match="dead letters"):
         runner.start(None, plan)
     assert held == [True]
@@ -76,3 +79,82 @@ def test_a_query_that_runs_on_keeps_its_job(monkeypatch, caplog):
     assert query.looks >= 8
     assert released == [True]
     assert "job runs on, and is watched again: the folder cannot be read" in caplog.text
+
+
+class FakeQuery:
+    """A query that ends after some looks at it, in success or failure."""
+
+    def __init__(self, looks: int, failure: Exception | None = None) -> None:
+        self.looks = looks
+        self.failure = failure
+        self.stops = 0
+
+    @property
+    def isActive(self) -> bool:
+        self.looks -= 1
+        return self.looks > 0
+
+    def exception(self) -> Exception | None:
+        return None if self.looks > 0 else self.failure
+
+    def awaitTermination(self, _: float) -> bool:
+        return self.looks <= 0
+
+    def stop(self) -> None:
+        self.looks = 0
+        self.stops += 1
+
+
+@pytest.fixture
+def watch(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path))
+    monkeypatch.setattr(runner, "_POLL_S", 0.001)
+
+    def run(query: FakeQuery, letters: DeadLetters) -> None:
+        with contextlib.ExitStack() as held:
+            held.callback(lambda: released.append((query.looks > 0, letters.query.looks > 0)))
+            runner._watch("job", query, letters, held)
+
+    released: list[tuple[bool, bool]] = []
+    run.released = released
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ends", "failure", "run_on"), [(True, None, True), (False, None, False), (True, ValueError("x"), False)]
+)
+def test_dead_letters_run_on_where_their_trigger_ends_them(watch, ends, failure, run_on):
+    query, letters = FakeQuery(3, failure), FakeQuery(50)
+    left: list[int] = []
+    letters.stop = lambda: left.append(letters.looks)
+    watch(query, DeadLetters(letters, ends=ends))
+    assert [looks <= 0 for looks in left] == [run_on]
+
+
+def test_a_job_whose_dead_letters_cannot_be_sent_is_stopped(watch, caplog):
+    query, letters = FakeQuery(50), FakeQuery(0, ValueError("no topic"))
+    watch(query, DeadLetters(letters, ends=False))
+    assert query.stops == 1
+    assert watch.released == [(False, False)]
+    assert "job job is stopped, because its dead letters cannot be sent: no topic" in caplog.text
+
+
+def test_a_stopped_job_does_not_wait_for_its_dead_letters(monkeypatch):
+    query, letters = FakeQuery(50), DeadLetters(FakeQuery(50), ends=True)
+    query.runId = "run"
+    monkeypatch.setitem(runner._runs, "run", runner._Run(query, letters, threading.Thread()))
+    runner.stop(query)
+    assert query.stops == 1
+    assert not letters.ends
+
+
+def test_whoever_awaits_a_job_is_told_of_its_dead_letters(monkeypatch):
+    class Failed(FakeQuery):
+        def awaitTermination(self) -> None:
+            raise StreamingQueryException("no topic")
+
+    query = SimpleNamespace(runId="run", awaitTermination=lambda: None)
+    letters = DeadLetters(Failed(0), ends=True)
+    monkeypatch.setitem(runner._runs, "run", runner._Run(query, letters, threading.Thread()))
+    with pytest.raises(RocketMQError, match=r"dead letters of the job 'j' cannot be sent.*no topic"):
+        runner.await_end(query, SimpleNamespace(job="j"))

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.spark.query_end import stop_query
 from pyspark_rocketmq.spark.stores.database_url import database_url
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.connectors.base import option_texts
@@ -222,10 +221,11 @@ class StreamOutput:
         PlanError
             The pipeline cannot be compiled. The message names the step.
         RocketMQError
-            Another process runs the job, or its checkpoint is of another pipeline.
+            Another process runs the job, its checkpoint is of another pipeline, or its dead letters cannot be
+            sent.
         """
         from pyspark_rocketmq.streams.run.launcher import launch  # noqa: PLC0415 - what runs is not needed to write down
-        from pyspark_rocketmq.streams.run.runner import await_end, finish  # noqa: PLC0415
+        from pyspark_rocketmq.streams.run.runner import await_end, finish, stop  # noqa: PLC0415
 
         plan = self.plan()
         query = launch(self._job.spark, plan, trigger=trigger, standby=standby, elastic=int(elastic))
@@ -233,7 +233,7 @@ class StreamOutput:
             try:
                 await_end(query, plan)
             except KeyboardInterrupt:
-                stop_query(query)
+                stop(query)
                 raise
             finally:
                 finish(query)

@@ -126,10 +126,10 @@ class RocketMQStream:
 
     def stop(self) -> None:
         """Stop the pipeline after the current batch. Returns when that batch is committed."""
-        from pyspark_rocketmq.streams.run.runner import finish  # noqa: PLC0415
+        from pyspark_rocketmq.streams.run.runner import finish, stop  # noqa: PLC0415
 
         if self._query is not None:
-            self._query.stop()
+            stop(self._query)
             finish(self._query)
 
     def isRunning(self) -> bool:

@@ -9,17 +9,17 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.spark.body_formats import quote
-from pyspark_rocketmq.spark.query_end import ends_within
+from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporary_settings
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
@@ -29,6 +29,7 @@ from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends
 from pyspark_rocketmq.streams.plan.explain import explain_plan
+from pyspark_rocketmq.streams.run.dead_letters import DeadLetters, start_dead_letters
 from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
@@ -40,7 +41,7 @@ from pyspark_rocketmq.streams.run.job_registry import (
 from pyspark_rocketmq.streams.run.session import get_plan_session, get_session
 from pyspark_rocketmq.streams.run.sinks import final_flow, run_once, start_sinks
 
-__all__ = ["STATE_SETTINGS", "await_end", "final_frame", "finish", "start"]
+__all__ = ["STATE_SETTINGS", "await_end", "final_frame", "finish", "start", "stop"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -60,7 +61,17 @@ _POLL_S: Final = 0.5
 
 _END_S: Final = 10.0
 
-_watchers: dict[str, tuple[StreamingQuery, threading.Thread]] = {}
+
+@dataclass(slots=True)
+class _Run:
+    """A running job: its query, that of its dead letters, and the thread that watches both."""
+
+    query: StreamingQuery
+    letters: DeadLetters | None
+    watcher: threading.Thread
+
+
+_runs: dict[str, _Run] = {}
 
 
 def start(
@@ -117,20 +128,21 @@ def start(
         for place in (checkpoint, letters_checkpoint):
             forget_unwritten_start(place)
         with temporary_settings(session, _query_settings(session)), _limit_memory(session, plan):
-            query = start_sinks(compiler, guard, checkpoint, dict(trigger or _choose_trigger(plan)))
+            chosen = dict(trigger or _choose_trigger(plan))
+            query = start_sinks(compiler, guard, checkpoint, chosen)
             undo.callback(query.stop)  # before the job is released
-            letters = _start_dead_letters(plan, guard, letters_checkpoint)
+            letters = start_dead_letters(plan, guard, letters_checkpoint, chosen)
             if letters is not None:
-                undo.callback(letters.stop)
+                undo.callback(letters.query.stop)
         held.enter_context(_count(session, query, checkpoint))
         record.write()
         undo.pop_all()
     watcher = threading.Thread(
         target=_watch, args=(plan.job, query, letters, held), name=f"streams-{plan.job}", daemon=True
     )
-    if not _watchers:
+    if not _runs:
         atexit.register(_finish_all)
-    _watchers[str(query.runId)] = query, watcher
+    _runs[str(query.runId)] = _Run(query, letters, watcher)
     watcher.start()
     return query
 
@@ -149,12 +161,12 @@ def _make_record(plan: p.Plan, checkpoint: str) -> JobRecord:
 
 
 def await_end(query: StreamingQuery, plan: p.Plan) -> None:
-    """Wait until a query ends.
+    """Wait until a query ends, and that of its dead letters.
 
     Raises
     ------
     RocketMQError
-        The job's checkpoint has the state of other steps.
+        The job's checkpoint has the state of other steps, or its dead letters cannot be sent.
     StreamingQueryException
         The query failed.
     """
@@ -169,20 +181,34 @@ def await_end(query: StreamingQuery, plan: p.Plan) -> None:
             "its own name; to begin again, remove the folder",
             checkpoint=plan.checkpoint or checkpoint_of(plan.job),
         ) from error
+    run = _runs.get(str(query.runId))
+    if run is not None and run.letters is not None:
+        run.letters.await_end(plan.job)
+
+
+def stop(query: StreamingQuery) -> None:
+    """Stop a query and that of its dead letters after their current batches."""
+    run = _runs.get(str(query.runId))
+    if run is not None and run.letters is not None:
+        run.letters.ends = False
+    stop_query(query)
 
 
 def finish(query: StreamingQuery) -> None:
-    """Wait until an ended query has committed its last batch and released its job."""
-    watched = _watchers.get(str(query.runId))
-    if watched is not None:
-        watched[1].join(_END_S)
+    """Wait until an ended query has committed its last batch, sent its dead letters and released its job."""
+    run = _runs.get(str(query.runId))
+    if run is None:
+        return
+    while run.watcher.is_alive() and run.letters is not None and run.letters.ends:
+        run.watcher.join(_POLL_S)  # their trigger ends it
+    run.watcher.join(_END_S)
 
 
 def _finish_all() -> None:
     """Let ended queries finish before the process exits."""
-    for query, _ in _watchers.values():
-        if not query.isActive:
-            finish(query)
+    for run in _runs.values():
+        if not run.query.isActive:
+            finish(run.query)
 
 
 def _choose_trigger(plan: p.Plan) -> dict[str, str]:
@@ -195,26 +221,31 @@ def _choose_trigger(plan: p.Plan) -> dict[str, str]:
     return {"processingTime": "0 seconds"}
 
 
-def _watch(
-    job: str, query: StreamingQuery, letters: StreamingQuery | None, held: contextlib.ExitStack
-) -> None:
+def _watch(job: str, query: StreamingQuery, letters: DeadLetters | None, held: contextlib.ExitStack) -> None:
     """Stop the query on request, and release the job at its end. A thread's outermost frame."""
     with held:
         try:
             while query.isActive:
-                _watch_once(job, query)
+                _watch_once(job, query, letters)
+            while letters is not None and letters.ends and letters.query.isActive:
+                if query.exception() is not None:
+                    break
+                _watch_once(job, letters.query, None)
         except Exception:  # noqa: BLE001, S110 - the JVM is gone, and the query with it
             pass
         finally:
             if letters is not None:
-                letters.stop()
+                letters.query.stop()
 
 
-def _watch_once(job: str, query: StreamingQuery) -> None:
+def _watch_once(job: str, query: StreamingQuery, letters: DeadLetters | None) -> None:
     """Wait a moment for the query's end, and stop it on request. A query that still runs keeps its job."""
     try:
         ends_within(query, _POLL_S)
-        if take_stop_request(job):
+        failure = None if letters is None else letters.find_failure()
+        if failure is not None:
+            _LOG.error("job %s is stopped, because its dead letters cannot be sent: %s", job, failure)
+        if failure is not None or take_stop_request(job):
             query.stop()
     except Exception as error:  # noqa: BLE001 - that of a query that failed is for whoever awaits it
         if query.isActive:
@@ -266,23 +297,6 @@ def _count(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Itera
         yield
     finally:
         spark.streams.removeListener(counts)
-
-
-def _start_dead_letters(plan: p.Plan, guard: Guard, checkpoint: str) -> StreamingQuery | None:
-    """Start the query that sends records with an error to a topic. It reads the source separately."""
-    streams = [df for df in guard.found if df.isStreaming]  # a table has its malformed lines still
-    if plan.on_error != "dead-letters" or not streams:
-        return None
-    assert plan.dead_letters is not None
-    letters, *others = streams
-    for more in others:
-        letters = letters.unionByName(more)
-    rows = letters.select(
-        F.coalesce("body", F.lit("(no body)")).alias("body"),
-        F.create_map(F.lit("deadLetterCause"), F.col("cause")).alias("properties"),
-    )
-    writer = rows.writeStream.queryName(f"{plan.job}.dead-letters").option("checkpointLocation", checkpoint)
-    return writer.format("rocketmq").options(**plan.dead_letters).start()
 
 
 def final_frame(spark: SparkSession | None, plan: p.Plan) -> DataFrame:

@@ -1,0 +1,74 @@
+"""The query that sends a job's records with an error to a topic. It reads the source separately."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.spark.causes import find_cause
+from pyspark_rocketmq.streams.frame.error_handling import Guard
+from pyspark_rocketmq.streams.plan import nodes as p
+
+__all__ = ["DeadLetters", "start_dead_letters"]
+
+
+@dataclass(slots=True)
+class DeadLetters:
+    """A running query of dead letters.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+    ends : bool
+        Whether its trigger ends it, as that of the job. It may then end after the job's query.
+    """
+
+    query: StreamingQuery
+    ends: bool
+
+    def find_failure(self) -> str | None:
+        """Return why the query has failed, or None if it has not."""
+        error = self.query.exception()
+        return None if error is None else find_cause(str(error))
+
+    def await_end(self, job: str) -> None:
+        """Wait until the query ends: by its trigger, or because the job's query has ended.
+
+        Raises
+        ------
+        RocketMQError
+            The query has failed.
+        """
+        try:
+            self.query.awaitTermination()
+        except StreamingQueryException as error:
+            raise RocketMQError(
+                f"the dead letters of the job {job!r} cannot be sent, so that it was stopped; they are sent "
+                f"when it runs again: {find_cause(str(error))}"
+            ) from error
+
+
+def start_dead_letters(
+    plan: p.Plan, guard: Guard, checkpoint: str, trigger: Mapping[str, Any]
+) -> DeadLetters | None:
+    """Start the query, with the job's trigger. Returns None if the plan has no dead letters."""
+    streams = [df for df in guard.found if df.isStreaming]  # a table has its malformed lines still
+    if plan.on_error != "dead-letters" or not streams:
+        return None
+    assert plan.dead_letters is not None
+    letters, *others = streams
+    for more in others:
+        letters = letters.unionByName(more)
+    rows = letters.select(
+        F.coalesce("body", F.lit("(no body)")).alias("body"),
+        F.create_map(F.lit("deadLetterCause"), F.col("cause")).alias("properties"),
+    )
+    writer = rows.writeStream.queryName(f"{plan.job}.dead-letters").option("checkpointLocation", checkpoint)
+    query = writer.trigger(**trigger).format("rocketmq").options(**plan.dead_letters).start()
+    return DeadLetters(query, ends=bool(trigger.get("availableNow") or trigger.get("once")))
