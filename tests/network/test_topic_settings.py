@@ -121,6 +121,19 @@ def test_making_dead_letters_readable_hides_none(admin, client):
     assert found == [(3, 1, READ_WRITE)] * 2
 
 
+def test_dead_letters_are_readable_when_the_route_says_so(admin, client, monkeypatch):
+    topic = Origin.DLQ.topic("billing")
+    admin.create_topic(topic, queues=1, perm=Permission.WRITE)
+    before, find_many = client.routes.find_many((topic,), deadline=client.deadline()), client.routes.find_many
+    late = [before, before, before]
+    monkeypatch.setattr(
+        client.routes, "find_many", lambda topics, **how: late.pop() if late else find_many(topics, **how)
+    )
+    make_readable(client, "billing", Origin.DLQ)
+    assert not late
+    assert len(client.read_queues(topic)) == 2
+
+
 def test_a_route_that_an_older_registration_replaced_is_waited_for_until_its_broker_registers_again(
     mq,
 ) -> None:

@@ -16,11 +16,12 @@ from operator import itemgetter
 from typing import Final
 
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client.admin_calls import await_route
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, Permission
+from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, Permission, TopicRoute
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, user_properties
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 from pyspark_rocketmq.tools.origins import Origin
@@ -194,13 +195,19 @@ def send_replays(client: Client, replays: Iterable[Replay], *, rate: float = 0) 
 
 
 def make_readable(client: Client, group: str, origin: Origin) -> None:
-    """Give a group's topic read permission, on every broker that has it.
+    """Give a group's topic read permission, on every broker that has it, and wait until its route says so.
 
     Raises
     ------
     TopicNotFoundError, NameServerError, TransportError, BrokerError
     """
-    Admin(client).alter_topic(origin.topic(group), perm=Permission.READ | Permission.WRITE)
+    topic = origin.topic(group)
+    Admin(client).alter_topic(topic, perm=Permission.READ | Permission.WRITE)
+    await_route(client, topic, _is_readable)
+
+
+def _is_readable(route: TopicRoute | None) -> bool:
+    return route is not None and all(Permission.READ in data.perm for data in route.queues)
 
 
 def count_replays(message: Message) -> int:
