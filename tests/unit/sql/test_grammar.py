@@ -142,11 +142,32 @@ def test_times_are_rounded_up_or_down(call, up, unit):
     found = parse_expression(call)
     assert isinstance(found, RoundTime)
     assert (found.args["up"], found.args["unit"].name) == (up, unit)
+    assert found.this.name in {"ts", "t"}
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("FLOOR(ts TO)", "found ')'"),
+        ("CEIL(ts, 2 TO HOUR)", "found ')'"),
+        ("FLOOR(ts TO", "found the end of the query"),
+    ],
+)
+def test_a_time_is_rounded_to_one_unit(call, found):
+    with pytest.raises(ParseError, match=rf"\w+\(time TO unit\) takes a time and a unit, {re.escape(found)}"):
+        parse_query(query(f"SELECT {call}"))
 
 
 def test_calls_keep_their_name_and_their_arguments():
-    found = parse_expression("SUBSTRING(a FROM 2 FOR 3)")
-    assert (found.name, [one.sql() for one in found.expressions]) == ("SUBSTRING", ["a", "2", "3"])
+    for call in ("SUBSTRING(a FROM 2 FOR 3)", "SUBSTRING(a, 2, 3)"):
+        found = parse_expression(call)
+        assert (found.name, [one.sql() for one in found.expressions]) == ("SUBSTRING", ["a", "2", "3"])
+    for call in ("JSON_ARRAY(a, b)", "JSON_ARRAY(a, b ABSENT ON NULL)", "JSON_OBJECTAGG(KEY a VALUE b)"):
+        found = parse_expression(call)
+        name = call.partition("(")[0]
+        assert (found.name, [one.sql() for one in found.expressions]) == (name, ["a", "b"])
+    for defaults in ("WITHOUT WRAPPER", "NULL ON EMPTY NULL ON ERROR", "WITHOUT ARRAY WRAPPER NULL ON ERROR"):
+        assert len(parse_expression(f"JSON_QUERY(a, '$' {defaults})").expressions) == 2
     assert parse_expression("OVERLAY()").expressions == []
     assert parse_expression("FLOOR(a)").name == "FLOOR"
 
@@ -154,6 +175,11 @@ def test_calls_keep_their_name_and_their_arguments():
 @pytest.mark.parametrize("call", ["CAST(a AS VARCHAR(3))", "cast(a as varchar(3))", "TRY_CAST(a AS CHAR(3))"])
 def test_types_keep_their_length(call):
     assert [one.sql() for one in parse_expression(call).args["to"].expressions] == ["3"]
+
+
+def test_the_type_that_a_call_returns_keeps_its_length():
+    found = parse_expression("json_value(a, '$.b' returning varchar(3))").find(exp.DataType)
+    assert [one.sql() for one in found.expressions] == ["3"]
 
 
 @pytest.mark.parametrize(
@@ -171,8 +197,57 @@ def test_types_keep_their_length(call):
     ],
 )
 def test_clauses_that_change_a_call_are_refused(call, message):
-    with pytest.raises(SqlError, match=f"{re.escape(message)}$"):
+    with pytest.raises(SqlError, match=f"{re.escape(message)}$") as failure:
         parse_query(query(f"SELECT {call}"))
+    clause = re.search(r"\w+ ON \w+", call)
+    assert failure.value.column == len("SELECT ") + clause.start() + 1
+
+
+def test_a_function_of_a_table_is_lateral():
+    tree = parse_query(query("SELECT * FROM t, lateral table(f(a)) AS x (b)"))
+    found = tree.find(exp.Lateral)
+    assert (found.this.name, found.alias, [one.name for one in found.args["alias"].columns]) == (
+        "f",
+        "x",
+        ["b"],
+    )
+    plain = parse_query(query("SELECT * FROM t, LATERAL (SELECT 1 AS b) AS x")).find(exp.Lateral)
+    assert isinstance(plain.this, exp.Subquery)
+
+
+@pytest.mark.parametrize("text", ["SELECT a FROM", "SELECT a FROM t JOIN", "SELECT a FROM TABLE("])
+def test_a_missing_table_is_told(text):
+    with pytest.raises(ParseError):
+        parse_query(query(text))
+
+
+def test_patterns_of_rows_are_refused_where_they_begin():
+    with pytest.raises(
+        ParseError, match="MATCH_RECOGNIZE has no counterpart in Spark: use a self-join"
+    ) as failure:
+        parse_query(query("SELECT a FROM t match_recognize (PATTERN (A))"))
+    assert failure.value.errors == [{"start": len("SELECT a FROM t ")}]
+
+
+@pytest.mark.parametrize("text", ["SELECT id, E'a'", "SELECT id, _UTF8'a'"])
+def test_a_text_with_a_prefix_is_refused_where_it_begins(text):
+    with pytest.raises(SqlError, match="texts with the prefix") as failure:
+        parse_query(query(text))
+    assert failure.value.column == len("SELECT id, ") + 1
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT a AS E, 'a'", "SELECT 'E''a'", "SELECT xyz, 'a'", "SELECT CONCAT('a')"]
+)
+def test_a_text_beside_a_word_has_no_prefix(text):
+    assert parse_query(query(text))
+
+
+def test_a_hint_with_options_is_refused_at_its_table():
+    with pytest.raises(SqlError, match=r"write these options in WITH \(…\) of the table") as failure:
+        parse_query(query("SELECT a FROM t /*+ options('a'='b') */"))
+    assert failure.value.column == len("SELECT a FROM ") + 1
+    assert parse_query(query("SELECT a FROM t /* OPTIONS of t */"))
 
 
 def test_nodes_of_a_written_expression_have_no_place():
@@ -181,3 +256,5 @@ def test_nodes_of_a_written_expression_have_no_place():
     tree = parse_query(wanted)
     assert position_of(wanted, tree.find(exp.Add)) == Position(1, 8)
     assert position_of(wanted, exp.Star()) == wanted.position
+    windowed = query("SELECT a FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))")
+    assert position_of(windowed, parse_query(windowed).find(WindowTable)) == Position(1, 15)

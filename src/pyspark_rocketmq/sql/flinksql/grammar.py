@@ -113,7 +113,10 @@ class _QueryParser(SparkParser):
         call = self.spelled(name)
         if not self._match_text_seq("TO"):
             return call
-        return RoundTime(this=call.expressions[0], unit=self._parse_var(any_token=True), up=name != "FLOOR")
+        unit = self._parse_var(any_token=True)
+        if unit is None or len(call.expressions) != 1:
+            self.raise_error(f"{name}(time TO unit) takes a time and a unit")
+        return RoundTime(this=call.expressions[0], unit=unit, up=name != "FLOOR")
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         found = self._window_table()
