@@ -83,7 +83,7 @@ class RocketMQError(Exception):
         """Return the error with more facts, besides those that it has, for whoever met it there.
 
         Several tasks and threads get the error of a connection or route for which they waited together. Each
-        adds its facts to an error of its own.
+        adds its facts to a copy.
         """
         error = type(self).__new__(type(self), self.message)
         error.__dict__.update(self.__dict__)
