@@ -111,9 +111,9 @@ class Cluster(MockData):
             announce_news=self._tell_suspended,
             host=SimulatedHost(network, machine),
         )
-        plain = broker_requests()
+        plain = {**broker_requests(), **admin_requests()}
         static = static_requests(plain, self._static_topics, self._master)
-        operations = {**plain, **static, **admin_requests(), **group_requests()}
+        operations = {**plain, **static, **group_requests()}
         self._operations = operations | sql_requests(operations) | refusing_requests(operations)
         self.replicas: dict[tuple[str, int], _Replica] = {}
         self.servers: dict[tuple[str, int], Server] = {}
