@@ -206,6 +206,21 @@ def test_distinct_union_and_time(spark):
     ]
 
 
+def test_distinct_has_its_time_and_windows_have_theirs(spark):
+    """By default an hour, which windows after it do not wait for, and which is no less after windows."""
+    batches = [[at(1, k="a"), at(2, k="a"), at(3, k="b")], [at(12, k="a")], [at(40, k="c")], [at(41, k="c")]]
+    before = counts(stream(spark).distinct("k")).test(batches, batches=True)
+    assert table(before, "start_time", "k", "n") == [
+        ("2030-01-01 00:00:00", "a", 1),
+        ("2030-01-01 00:00:00", "b", 1),
+    ]
+    after = counts(stream(spark)).distinct("k").topN("rank", 2).addOrderByFieldName("k").toDataStream()
+    assert table(after.test(batches, batches=True), "start_time", "k", "n", "rank") == [
+        ("2030-01-01 00:00:00", "a", 2, 1),
+        ("2030-01-01 00:00:00", "b", 1, 2),
+    ]
+
+
 def people(spark):
     return stream(spark).split(lambda r: "adult" if r["age"] >= 18 else "child")
 

@@ -484,6 +484,12 @@ def test_typed_fields_keep_their_types(spark):
         (lambda s: s.topN("r", 2).toDataStream(), "addOrderByFieldName"),
         (
             lambda s: (
+                s.distinct("k").window(TumblingWindow.of(Time.days(1), "t")).count().toDataStream().test([])
+            ),
+            r"selectTimestamp\('t'\) before that step.*window#3",
+        ),
+        (
+            lambda s: (
                 s.window(TumblingWindow.of(Time.seconds(1)))
                 .count("n")
                 .toDataStream()

@@ -195,7 +195,11 @@ class DataStream(StreamOutput, DataStreamNames):
         return WindowStream(self._job, self._node, window, DataStream)
 
     def distinct(self, *fieldNames: str, windowSizeSecond: float = _DISTINCT_S) -> DataStream:
-        """Drop records that repeat the fields of an earlier one, for at least this long."""
+        """Drop records that repeat the fields of an earlier one, for at least this long.
+
+        Windows after it close later: by their length or by this time, whichever is less. Records that are
+        older than all open windows are late here; without windows, those that are older than this time.
+        """
         if not fieldNames:
             raise PlanError("distinct needs at least one field", step="distinct")
         name, within = self._job.step("distinct"), Time.seconds(windowSizeSecond)

@@ -151,7 +151,9 @@ class Compiler:
             case p.TopN():
                 return rank_rows(self.flow(node.input), node, self.guard, streaming=not p.ends(node))
             case p.Distinct():
-                return drop_duplicates(self._parse_named(node, node.input), node, self.guard)
+                flow = self._parse_named(node, node.input)
+                lateness_s = self.analysis.lateness_s(node, open_windows=True)
+                return drop_duplicates(flow, node, self.guard, lateness_s=lateness_s)
             case p.StreamJoin():
                 return join_streams(self.flow(node.left), self.flow(node.right), node)
             case p.TableJoin():

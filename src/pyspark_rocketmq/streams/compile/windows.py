@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -30,6 +31,8 @@ from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import WINDOW_FIELDS, HoppingWindow, SessionWindow, TumblingWindow
 
 __all__ = ["aggregate_groups", "aggregate_windows", "drop_duplicates", "rank_rows", "take_time_field"]
+
+_DELAY: Final = "spark.watermarkDelayMs"
 
 KEY: Final = "key"
 """The newer API's name of a group's key."""
@@ -64,6 +67,12 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     collects = any(item.kind in OVER_RECORDS for item in node.aggregates)
     flow = _parse_inputs(flow, node.keys, node.aggregates, guard, node)
     if node.window.time_field is not None:
+        if streaming and flow.watermarked:  # which Spark would miss
+            raise PlanError(
+                f"a step before it waits for a watermark, of another time: use selectTimestamp("
+                f"{node.window.time_field!r}) before that step, and windows without a field",
+                step=node.name,
+            )
         flow = take_time_field(flow, node.window.time_field, guard, node)
     flow = without_too_long(flow, node.aggregates, node.numeric, guard, node)
     overflowing = select_overflows(flow, node.aggregates, node.numeric)
@@ -166,13 +175,41 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
     return made.select([*columns, rank], [*flow.columns, node.rank], identity=identity)
 
 
-def drop_duplicates(flow: Flow, node: p.Distinct, guard: Guard) -> Flow:
-    """Return the first of the records with equal fields."""
+def drop_duplicates(flow: Flow, node: p.Distinct, guard: Guard, *, lateness_s: float | None) -> Flow:
+    """Return the first of the records with equal fields.
+
+    Parameters
+    ----------
+    lateness_s : float, optional
+        How late records may be at later steps, if this is less than the step's time. None if no later step
+        waits for a watermark.
+    """
     flow = flow.with_fields(node.fields, guard, node)
-    flow = flow.with_watermark(node.within.length_ms / 1000).without_beats()
-    if flow.df.isStreaming:
-        return replace(flow, df=flow.df.dropDuplicatesWithinWatermark(list(node.fields)))
-    return replace(flow, df=flow.df.dropDuplicates(list(node.fields)))
+    within_s = node.within.length_ms / 1000
+    flow = flow.with_watermark(within_s if lateness_s is None else min(within_s, lateness_s)).without_beats()
+    if not flow.df.isStreaming:
+        return replace(flow, df=flow.df.dropDuplicates(list(node.fields)))
+    return replace(flow, df=_drop_repeats(flow.df, node))
+
+
+def _drop_repeats(df: DataFrame, node: p.Distinct) -> DataFrame:
+    """Drop repeats within the step's time, which may be longer than records may be late."""
+    # Facts (Spark 4.0 to 4.3, StreamingDeduplicateWithinWatermarkExec): a value is remembered for the delay
+    # in the metadata of a column, of which only one may have one; the watermark comes from its own step.
+    marks = {field.name: field.metadata for field in df.schema.fields if _DELAY in field.metadata}
+    others = {name: {key: mark[key] for key in mark if key != _DELAY} for name, mark in marks.items()}
+    marked = _mark_columns(df, {**others, TIME: {**others.get(TIME, {}), _DELAY: node.within.length_ms}})
+    return _mark_columns(marked.dropDuplicatesWithinWatermark(list(node.fields)), marks)
+
+
+def _mark_columns(df: DataFrame, marks: Mapping[str, dict[str, Any]]) -> DataFrame:
+    """Replace the metadata of some columns."""
+    return df.select(
+        *(
+            column(name).alias(name, metadata=marks[name]) if name in marks else column(name)
+            for name in df.columns
+        )
+    )
 
 
 def _parse_inputs(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +11,7 @@ from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS
 from pyspark_rocketmq.streams.plan.expressions import comparisons, names_in
 from pyspark_rocketmq.streams.plan.lambda_projection import Identity, Lifted, ParseJson, Projection, lift
 from pyspark_rocketmq.streams.plan.nodes import Shape
+from pyspark_rocketmq.streams.plan.times import length_of
 
 __all__ = ["STATEFUL", "Analysis", "analyze", "check_ends", "keeps_own_state"]
 
@@ -65,26 +65,35 @@ class Analysis:
                 return self.takes_whole(node)
         return True
 
-    def lateness_s(self, node: p.Node) -> float | None:
-        """Return how late records may be at the next steps that wait for a watermark. None if none does."""
-        found = [_lateness_s(consumer, self.lateness_s) for consumer in self.consumers[node]]
-        return max((each for each in found if each is not None), default=None)
+    def lateness_s(self, node: p.Node, *, open_windows: bool = False) -> float | None:
+        """Return how late records may be at the next steps that wait for a watermark. None if none does.
+
+        Parameters
+        ----------
+        open_windows : bool
+            Add the length of their windows: an older record may still belong to one that is open.
+        """
+        found: list[float] = []
+        for consumer in self.consumers[node]:
+            match consumer:
+                case p.Windowed(window=window) | p.StreamJoin(window=window) | p.KeyJoin(window=window):
+                    length_s = 0 if window is None else length_of(window).length_ms / 1000
+                    found.append(consumer.watermark_s + (length_s if open_windows else 0))
+                case p.TimedProcess():
+                    found.append(consumer.watermark_s)
+                case p.Distinct():
+                    found.append(consumer.within.length_ms / 1000)
+                case p.TopN():
+                    found.append(0)
+                case _:
+                    after = self.lateness_s(consumer, open_windows=open_windows)
+                    found += [] if after is None else [after]
+        return max(found, default=None)
 
     @property
     def stateful(self) -> list[p.Node]:
         """The steps that keep state."""
         return [node for node in self.nodes if isinstance(node, STATEFUL)]
-
-
-def _lateness_s(node: p.Node, after: Callable[[p.Node], float | None]) -> float | None:
-    match node:
-        case p.Windowed() | p.StreamJoin() | p.KeyJoin() | p.TimedProcess():
-            return node.watermark_s
-        case p.Distinct():
-            return node.within.length_ms / 1000
-        case p.TopN():
-            return 0
-    return after(node)
 
 
 def keeps_own_state(node: p.Node) -> bool:

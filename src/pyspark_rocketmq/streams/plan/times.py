@@ -123,6 +123,11 @@ class SessionWindow:
 Window = TumblingWindow | HoppingWindow | SessionWindow
 
 
+def length_of(window: Window) -> Time:
+    """Return the length of windows, or the gap of sessions: for so long a record keeps one open."""
+    return window.gap if isinstance(window, SessionWindow) else window.size
+
+
 def _seconds(time: Time) -> str:
     return f"{time.length_ms / 1000:g} s"
 
