@@ -130,6 +130,15 @@ def test_what_spark_writes_otherwise(query, wanted):
                 ("LEFT ANTI JOIN UNNEST(tags) AS x (a) ON TRUE", 41),
             )
         ),
+        *(
+            (f"SELECT COUNT(*) FROM bid GROUP BY {kind}({given})", (2, 35), f"{kind} takes {takes}")
+            for kind, takes, wrong in (
+                ("TUMBLE", "a time and its size", ("", "ts", "ts, {0}, {0}, {0}")),
+                ("HOP", "a time, its slide and its size", ("", "ts", "ts, {0}", "ts, {0}, {0}, {0}, {0}")),
+                ("SESSION", "a time and its gap", ("", "ts", "ts, {0}, {0}")),
+            )
+            for given in (each.format("INTERVAL '1' SECOND") for each in wrong)
+        ),
         ("SELECT a FROM bid CROSS JOIN UNNEST(tags, tags) AS x (a, b)", (2, 37), "takes one array or map"),
         (
             "SELECT id FROM bid /*+ OPTIONS('scan.startup.mode'='earliest') */",

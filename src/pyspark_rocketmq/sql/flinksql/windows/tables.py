@@ -23,7 +23,13 @@ _AT: Final = "__at"
 """The time of a row that is to be in CUMULATE's windows."""
 
 _COLUMNS: Final = {"window_start": "start", "window_end": "end", "window_time": "time"}
-_KINDS: Final = ("TUMBLE", "HOP", "SESSION")
+_KINDS: Final = {
+    "TUMBLE": ("a time and its size", (1, 2)),
+    "HOP": ("a time, its slide and its size", (2, 3)),
+    "SESSION": ("a time and its gap", (1,)),
+}
+"""What a group window takes, and with how many intervals: an offset may be the last."""
+
 _ENDS: Final = {"START": "start", "END": "end", "ROWTIME": "time"}
 
 
@@ -194,7 +200,10 @@ def group_windows(select: exp.Select, query: Query) -> dict[str, str] | None:
 
 
 def _group_window(call: exp.Expression, query: Query) -> exp.Expression:
-    kind, (time, *intervals) = called(call), call.expressions
+    kind, (time, *intervals) = called(call), call.expressions or [None]
+    takes, counts = _KINDS[kind]
+    if time is None or len(intervals) not in counts:
+        position_of(query, call).fail(f"{kind} takes {takes}")
     texts = [interval_text(interval, query) for interval in intervals]
     if kind == "HOP":  # Flink: slide, then size
         texts[:2] = reversed(texts[:2])
