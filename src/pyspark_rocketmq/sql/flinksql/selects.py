@@ -169,7 +169,8 @@ def keys_of_all_rows(group: exp.Group) -> list[exp.Expression]:
     found: list[exp.Expression] = []
     for key in group.expressions:
         if isinstance(key, exp.GroupingSets):
-            sets = [each.expressions if isinstance(each, exp.Tuple) else [each] for each in key.expressions]
+            each_set = [each.unnest() for each in key.expressions]  # (a) is a in parentheses
+            sets = [each.expressions if isinstance(each, exp.Tuple) else [each] for each in each_set]
             found += [part for part in sets[0] if all(part in others for others in sets)]
         elif not isinstance(key, exp.Rollup | exp.Cube):
             found.append(key)
