@@ -11,13 +11,13 @@ from tests.support.patient import patient_producer
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, MessageSelector, OutgoingMessage
+from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.groups.membership import Membership
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.remoting.codes import ResponseCode
-from pyspark_rocketmq.remoting.header import PullMessageRequest
 
 pytestmark = [pytest.mark.needs("cluster"), pytest.mark.timeout(180)]
 
@@ -53,16 +53,7 @@ def queue(client: Client) -> MessageQueue:
 
 def refusal(client: Client, queue: MessageQueue, group: str) -> Response:
     """Pull old messages for the group until the broker refuses."""
-    request = PullMessageRequest(
-        consumer_group=group,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-        queue_offset=0,
-        max_msg_nums=32,
-        sys_flag=4,
-        subscription="*",
-        broker_name=queue.broker_name,
-    )
+    request = broker.pull(queue, 0, group=group, max_nums=32, selector=MessageSelector()).request
     connection, answers = client.connection(client.queue_address(queue)), list[Response]()
 
     def refused() -> bool:

@@ -120,10 +120,9 @@ def queue_is_gone(response: Response) -> bool:
 
 def is_busy(response: Response) -> bool:
     """Return whether the broker rejected only this pull; others in flight may succeed."""
-    busy = response.code in {ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL}
-    if limits_cold_data(response.code, response.remark):
-        return True
-    return busy and not slave_is_closed(response.remark)
+    if response.code in {ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL}:
+        return not slave_is_closed(response.remark)
+    return limits_cold_data(response.code, response.remark)
 
 
 def slave_is_closed(remark: str | None) -> bool:
