@@ -7,7 +7,8 @@ from typing import Final
 import pytest
 
 NEEDS: Final = {
-    "cluster": "separate servers: several brokers, slaves, TLS, access lists, other settings, other files",
+    "cluster": "separate servers: several brokers, slaves, TLS, access lists, other settings, other files, "
+    "a small disk (`unshare`)",
     "old": "RocketMQ 5.4 or 4.9; their fixtures and parameters set the mark",
     "java": "RocketMQ's Java clients or tools, as another member or to compare with",
     "programs": "separate Spark programs: processes, executors, standalone clusters, notebooks",
