@@ -16,9 +16,11 @@ from tests.support.cli import CommandLine, every_command
 from pyspark_rocketmq.cli import connect, main
 from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
 from pyspark_rocketmq.remoting.acl import Credentials
-from pyspark_rocketmq.testing import MockBroker, MockCluster
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.testing import Delay, MockBroker, MockCluster, Refuse
 
 COMMANDS = every_command()
+SENDS = {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
 
 REACHES_A_SERVER = {
     "bench": "bench",
@@ -180,12 +182,32 @@ def test_properties_that_are_no_texts_are_their_json(cli, mq):
     assert given == {"a": "1", "b": "2", "c": "true", "e": '{"f": [null]}'}
 
 
-def test_a_file_of_lines_that_is_none(cli, mq, tmp_path):
-    (tmp_path / "lines").write_bytes(b"fine\n\xff\n")
-    for file, said in ((tmp_path / "lines", "UTF-8"), (tmp_path, "cannot be read")):
-        done = cli("produce", "orders", "--file", str(file), "-n", mq.name_server)
-        assert done.code == 2, done
-        assert said in done.err
+def test_a_folder_has_no_lines(cli, mq, tmp_path):
+    done = cli("produce", "orders", "--file", str(tmp_path), "-n", mq.name_server)
+    assert (done.code, "cannot be read" in done.err) == (2, True), done
+
+
+def test_a_line_is_sent_with_the_bytes_that_it_has(cli, mq, tmp_path):
+    (tmp_path / "lines").write_bytes(b"fine\n\xff\xfe\na\rb\r\r\n\r\n \nlast")
+    done = cli("produce", "orders", "--file", str(tmp_path / "lines"), "-n", mq.name_server)
+    assert (done.code, done.out) == (0, "4 messages sent to orders\n"), done
+    assert {message.body for message in mq.messages("orders")} == {b"fine", b"\xff\xfe", b"a\rb\r", b"last"}
+
+
+@pytest.mark.parametrize("wrong", ["no json", '{"body": "x", "properties": {"KEYS": "1"}}'])
+def test_lines_before_a_wrong_one_are_sent_and_counted(cli, mq, wrong):
+    lines = "\n".join([*(f'{{"body": {number}}}' for number in range(40)), wrong, '{"body": 41}'])
+    mq.inject(Delay(0.2), on=SENDS, times=None)
+    done = cli("produce", "orders", "--jsonl", "-n", mq.name_server, given=lines)
+    assert done.code != 0
+    assert "acknowledged=40" in done.err
+
+
+def test_an_error_of_a_send_says_how_many_messages_were_sent(cli, mq):
+    mq.inject(Refuse(ResponseCode.MESSAGE_ILLEGAL), on=SENDS, after=3)
+    done = cli("produce", "orders", "-n", mq.name_server, given="a\nb\nc\nd\ne\n")
+    assert done.code == 1
+    assert "acknowledged=4" in done.err
 
 
 # --- completion ---

@@ -25,8 +25,8 @@ from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, RESERVED_PROPERTIES
-from pyspark_rocketmq.remoting.codes import RequestCode
-from pyspark_rocketmq.testing import MockBroker, MockCluster, Silence
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.testing import MockBroker, MockCluster, Refuse, Silence
 from pyspark_rocketmq.tools.transfer import sending
 from pyspark_rocketmq.tools.transfer.message_files import FileMessage
 
@@ -326,6 +326,16 @@ def test_a_pipe_that_is_named_is_read_once(cli, other, ten):
     done = cli("import", "copy", "--file", file, "-n", other.name_server, "--yes", "--json")
     os.close(reading)
     assert done.json() == {"topic": "copy", "found": 10, "sent": 10}
+
+
+def test_an_import_that_fails_says_how_many_messages_were_sent(cli, other, ten, tmp_path):
+    file = tmp_path / "orders.jsonl"
+    cli("export", "orders", "--file", str(file))
+    sends = {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
+    other.inject(Refuse(ResponseCode.MESSAGE_ILLEGAL), on=sends, after=1)
+    done = cli("import", "copy", "--file", str(file), "-n", other.name_server, "--yes", "--rate", "20")
+    assert done.code == 1
+    assert "acknowledged=" in done.err
 
 
 def test_a_file_that_becomes_shorter_is_an_error(cli, other, ten, tmp_path, monkeypatch):

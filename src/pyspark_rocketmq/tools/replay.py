@@ -189,8 +189,7 @@ def send_replays(client: Client, replays: Iterable[Replay], *, rate: float = 0) 
             try:
                 producer.send(replay.outgoing())
             except RocketMQError as error:
-                error.facts["msg_id"] = replay.message.msg_id
-                raise
+                raise error.with_facts(msg_id=replay.message.msg_id) from None
             yield replay
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,7 +13,7 @@ import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, pairs
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.send.producer import Producer
@@ -55,7 +54,8 @@ def produce(
 ) -> None:
     """Send each line of a file or of standard input as a message. Empty lines are skipped.
 
-    If a send fails, the command ends with exit code 1. Messages sent before stay sent.
+    Without --jsonl, a line may have any bytes. If a line is no message or a send fails, the command says how
+    many messages were sent before; they stay sent.
     """
     from pyspark_rocketmq.client.send.producer import Producer
     from pyspark_rocketmq.tools.transfer.pace import Pace
@@ -79,27 +79,41 @@ def produce(
 
 
 def _send(producer: Producer, messages: Iterable[OutgoingMessage]) -> int:
+    """Return the number of messages that brokers have stored, which an error has as ``acknowledged``."""
     from pyspark_rocketmq.client.send.message_encoding import encode_one
     from pyspark_rocketmq.client.send.send_pipeline import SendPipeline
 
     sent = 0
+    error: RocketMQError | None = None
     with SendPipeline(producer) as pipeline:
-        for message in messages:
-            outgoing = encode_one(message, producer.ids)
-            sent += _check(pipeline.submit(outgoing, key=message.sharding_key))
-        return sent + _check(pipeline.flush())
+        try:
+            for message in messages:
+                outgoing = encode_one(message, producer.ids)
+                outcomes = pipeline.submit(outgoing, key=message.sharding_key)
+                sent += _stored(outcomes)
+                if error := _failure(outcomes):
+                    break
+        except RocketMQError as wrong:  # a line that is no message: those before it are sent
+            error = wrong
+        last = pipeline.flush()
+        sent += _stored(last)
+        error = error or _failure(last)
+    if error:
+        raise error.with_facts(acknowledged=sent)
+    return sent
 
 
-def _check(outcomes: list[SendOutcome]) -> int:
-    for outcome in outcomes:
-        if outcome.error is not None:
-            raise outcome.error
-    return len(outcomes)
+def _stored(outcomes: Sequence[SendOutcome]) -> int:
+    return sum(outcome.error is None for outcome in outcomes)
+
+
+def _failure(outcomes: Sequence[SendOutcome]) -> RocketMQError | None:
+    return next((outcome.error for outcome in outcomes if outcome.error), None)
 
 
 def _message(
     topic: str,
-    line: str,
+    line: bytes,
     number: int,
     *,
     jsonl: bool,
@@ -110,7 +124,7 @@ def _message(
     from pyspark_rocketmq.model import OutgoingMessage
 
     if not jsonl:
-        return OutgoingMessage(topic, line.encode(), tags=tags, keys=keys or (), properties=properties)
+        return OutgoingMessage(topic, line, tags=tags, keys=keys or (), properties=properties)
     try:
         given: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -152,24 +166,26 @@ def _check_parts(given: Mapping[str, Any], number: int) -> None:
 
 
 @contextlib.contextmanager
-def _lines(file: str) -> Iterator[Iterator[str]]:
+def _lines(file: str) -> Iterator[Iterator[bytes]]:
     try:
-        # Reads standard input's own buffer, so that each line of a slow pipe is sent immediately.
-        source = io.TextIOWrapper(sys.stdin.buffer, "utf-8") if file == "-" else open(file, encoding="utf-8")  # noqa: PTH123, SIM115
+        # Standard input's own buffer, so that each line of a slow pipe is sent immediately.
+        source = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: PTH123, SIM115
     except OSError as error:
-        raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
+        raise _unreadable(file, error) from error
     with source:
-        yield _decode(source, file)
+        yield _without_ends(source, file)
 
 
-def _decode(source: Iterable[str], file: str) -> Iterator[str]:
+def _without_ends(source: Iterable[bytes], file: str) -> Iterator[bytes]:
     try:
         for line in source:
-            yield line.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise OptionError(f"the lines are not UTF-8: {error.reason}", file=file) from error
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
     except OSError as error:  # a folder can be opened, but not read
-        raise OptionError(f"the file cannot be read: {error.strerror}", file=file) from error
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: str, error: OSError) -> OptionError:
+    return OptionError(f"the file cannot be read: {error.strerror}", file=file)
 
 
 def _pace(messages: Iterable[OutgoingMessage], pace: Pace) -> Iterator[OutgoingMessage]:
@@ -178,7 +194,7 @@ def _pace(messages: Iterable[OutgoingMessage], pace: Pace) -> Iterator[OutgoingM
         yield message
 
 
-def _show(lines: Iterable[str], file: str) -> Iterator[str]:
+def _show(lines: Iterable[bytes], file: str) -> Iterator[bytes]:
     """Count the lines that pass, unless a person types them. A file's size gives the total."""
     from pyspark_rocketmq.cli.progress import progress
 
@@ -190,4 +206,4 @@ def _show(lines: Iterable[str], file: str) -> Iterator[str]:
     with progress("sending", total=total, unit=unit) as advance:
         for line in lines:
             yield line
-            advance(1 if total is None else len(line.encode()) + 1)
+            advance(1 if total is None else len(line) + 1)

@@ -32,7 +32,7 @@ from pyspark_rocketmq.cli.message_commands.isolation import (
     find_committed,
 )
 from pyspark_rocketmq.cli.printing import AsJson, examples, name_queue, print_json, print_table
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.cli.progress import Advance
@@ -152,9 +152,12 @@ def import_(
             with progress("sending", total=total) as advance:
                 # What was checked: a program may be appending to the file.
                 messages, pace = islice(_read(path, kind, file), total), Pace(rate, client.clock)
-                for stored in send_messages(client, messages, queues, pace):
-                    sent += stored
-                    advance(stored)
+                try:
+                    for stored in send_messages(client, messages, queues, pace):
+                        sent += stored
+                        advance(stored)
+                except RocketMQError as error:
+                    raise error.with_facts(acknowledged=sent) from None
             if sent != total:
                 raise OptionError(
                     f"the file became shorter meanwhile: {sent:,} messages were sent", file=file
