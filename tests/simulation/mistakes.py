@@ -851,6 +851,12 @@ PLANTS: Final = tuple(
             "    pass",
         ),
         (
+            "queues without an answer before a run to the end are created later",
+            "spark.read.stream",
+            "for queue in (*found, *self._asked_for) if",
+            "for queue in found if",
+        ),
+        (
             "a broker that was down at the start is read from where today's options say",
             "spark.read.stream",
             "origin.start or self._policy,",

@@ -10,7 +10,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.planning_client import Ends
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.features import ReadAllAvailable
@@ -851,3 +852,32 @@ def test_a_broker_that_comes_during_the_start_of_a_run_to_the_end_has_no_new_que
     mq.send()
     Query(mq, kept, {}, lambda _: None).run(1)
     assert written(kept)[B0] == mq.bodies(B0, seen, len(mq.logs[B0]))
+
+
+def test_a_broker_that_answered_for_some_queues_before_it_left_has_no_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    mq, kept = world(), Checkpoint()
+    mq.send()
+    seen = {queue: len(mq.logs[queue]) for queue in (A0, A1)}
+    mq.clock.now_s += 1
+    ask = mq.ends
+
+    def of_some(*asked: Any, **how: Any) -> Ends:
+        found = ask(*asked, **how)
+        masters = {queue: end for queue, end in found.masters.items() if queue != A1}
+        return replace(found, masters=masters, failed={A1: BrokerNotFoundError("away")})
+
+    def leave(step: str) -> None:
+        if step == "latest":
+            monkeypatch.undo()
+            mq.hidden.add("broker-a")
+
+    monkeypatch.setattr(mq, "ends", of_some)
+    Query(mq, kept, {}, leave).run(1, available_now=True)
+    mq.hidden.clear()
+    mq.clock.now_s += 1
+    mq.send()
+    Query(mq, kept, {}, lambda _: None).run(1)
+    for queue in (A0, A1):
+        assert written(kept)[queue] == mq.bodies(queue, seen[queue], len(mq.logs[queue]))

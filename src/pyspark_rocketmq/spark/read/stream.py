@@ -110,6 +110,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._origin: SourceOffset | None = None
         self._frozen: Mapping[MessageQueue, int] | None = None
         self._frozen_at_ms: int | None = None
+        self._asked_for: tuple[MessageQueue, ...] = ()  # for the ends of an AvailableNow run
         self._newest: SourceOffset | None = None
         self._hidden = HiddenQueues()
         self._witnessed: frozenset[Place] = frozenset()
@@ -122,8 +123,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Record the ends at which the run stops."""
         client = self._open_client()
         self._frozen_at_ms = self._clock.now_ms()
-        queues = wait_for_queues(client, self._options, clock=self._clock, patience_ms=OUTAGE_PATIENCE_MS)
-        self._frozen = fetch_available_ends(client, queues)
+        self._asked_for = wait_for_queues(
+            client, self._options, clock=self._clock, patience_ms=OUTAGE_PATIENCE_MS
+        )
+        self._frozen = fetch_available_ends(client, self._asked_for)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the marker of an unresolved start: the same at every call."""
@@ -301,7 +304,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             queues = self._visible(found)
             check_listed(self._policy, queues)
             there = self._frozen or fetch_available_ends(client, queues)
-            there = whole_topics(there, [queue for queue in found if queue not in there])
+            unknown = [queue for queue in (*found, *self._asked_for) if queue not in there]
+            there = whole_topics(there, unknown)
             offsets = resolve_offsets(
                 client, self._policy, there, self._options, start_time_ms=moment, ends=there
             )
@@ -310,7 +314,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 offsets=offsets,
                 started_at_ms=moment,
                 start=self._policy,
-                brokers=brokers - {queue.broker_name for queue in found if queue not in there},
+                brokers=brokers - {queue.broker_name for queue in unknown},
             )
         return self._origin
 
