@@ -14,7 +14,7 @@ import pytest
 from tests.support.cli import CommandLine, every_command
 
 from pyspark_rocketmq.cli import connect, main
-from pyspark_rocketmq.client import Admin, Client, OutgoingMessage
+from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import Delay, MockBroker, MockCluster, Refuse
@@ -149,6 +149,16 @@ def test_a_file_of_offsets_that_is_none(cli, mq, tmp_path, content, said):
     done = cli("offsets", "import", "billing", "--file", str(file), "-n", mq.name_server)
     assert (done.code, done.err.startswith("error: ")) == (2, True), done
     assert said in done.err
+
+
+def test_an_offset_after_a_queue_s_end_is_not_committed(cli, mq, offsets):
+    words = ("offsets", "import", "billing", "--file", str(offsets), "--yes", "-n", mq.name_server)
+    done = cli(*words)
+    assert done.code == 2
+    assert "after the queue's end" in done.err
+    assert "queue=orders@broker-a:0, offset=1, max_offset=0" in done.err
+    mq.send(OutgoingMessage("orders", b"x"), MessageQueue("orders", "broker-a", 0))
+    assert cli(*words).code == 0
 
 
 @pytest.mark.parametrize("batch", [None, "", "v1\n{}\nno json", "v1\n{}\n{}"])

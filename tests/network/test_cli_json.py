@@ -246,6 +246,9 @@ def _prints_json(node: ast.AST) -> bool:
     return False
 
 
+ADDERS = ("Error", "with_facts")
+
+
 def facts() -> set[str]:
     """Return the names of the facts of all errors, as JSON has them."""
     found = set()
@@ -254,7 +257,7 @@ def facts() -> set[str]:
             match node:
                 case ast.Raise(exc=ast.Call(func=ast.Name() | ast.Attribute() as error, keywords=keywords)):
                     name = error.id if isinstance(error, ast.Name) else error.attr
-                    found |= {each.arg for each in keywords if each.arg and name.endswith("Error")}
+                    found |= {each.arg for each in keywords if each.arg and name.endswith(ADDERS)}
     return set(to_plain(dict.fromkeys(_JSON_NAMES.get(name, name) for name in found), names=True))
 
 

@@ -55,6 +55,13 @@ def test_a_summary_comes_first(cli, mq):
     }
 
 
+def test_a_group_without_dead_letters_has_no_topic_of_them(cli):
+    done = cli("replay", "shipping")
+    assert (done.code, "the group has no dead letters: its topic" in done.err) == (1, True), done
+    done = cli("replay", "shipping", "--from", "retry")
+    assert (done.code, "the group has no messages that were sent back" in done.err) == (1, True), done
+
+
 def test_a_rate_is_kept(cli, mq, monkeypatch):
     slept: list[float] = []
     monkeypatch.setattr(type(SYSTEM_CLOCK), "sleep", lambda _, seconds: slept.append(seconds))

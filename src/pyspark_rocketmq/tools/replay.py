@@ -20,7 +20,7 @@ from pyspark_rocketmq.client.admin_calls import await_route
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, Permission, TopicRoute
 from pyspark_rocketmq.record.properties import PROPERTY_SHARDING_KEY, user_properties
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
@@ -131,7 +131,14 @@ def find_replays(
 def find_ranges(client: Client, group: str, origin: Origin, chosen: ReplayFilter) -> list[OffsetRange]:
     """Return the ranges in which messages to resend may be. Raises as `find_replays`."""
     source = origin.topic(group)
-    queues = client.read_queues(source)
+    try:
+        queues = client.read_queues(source)
+    except TopicNotFoundError as error:
+        lacking = "dead letters" if origin is Origin.DLQ else "messages that were sent back"
+        raise TopicNotFoundError(
+            f"the group has no {lacking}: its topic, which brokers create for the first one, does not exist",
+            **error.facts,
+        ) from None
     if not queues:
         raise OptionError(
             "the topic is write-only: allow reading it with --make-readable",

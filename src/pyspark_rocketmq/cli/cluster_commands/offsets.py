@@ -369,7 +369,7 @@ def _print_changes(
 
 
 def _match_queues(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-    """Return the offsets keyed by existing queues. Offsets of queues that do not exist are an error.
+    """Return the offsets keyed by existing queues. Others, and offsets after a queue's end, are an error.
 
     Brokers would accept them.
     """
@@ -380,4 +380,13 @@ def _match_queues(client: Client, wanted: Mapping[MessageQueue, int]) -> dict[Me
     strangers = sorted(set(named) - there)
     if strangers:
         raise OptionError("there is no such queue", queue=strangers[0])
+    ends = client.max_offsets(sorted(named))
+    for queue, offset in sorted(named.items()):
+        if offset > ends[queue]:
+            raise OptionError(
+                "the offset is after the queue's end: another cluster's, or the topic was created again",
+                queue=queue,
+                offset=offset,
+                max_offset=ends[queue],
+            )
     return named
