@@ -27,6 +27,8 @@ from tests.simulation.shrink import shrink
 __all__ = ["Result", "live_all", "main"]
 
 _LONGEST_LIFE_S: Final = 300.0
+_TOLD_EACH: Final = 1_000
+"""Without a terminal, a line is printed after so many lives: else nobody knows how far a night has come."""
 _SHRUNK: Final = 3
 """So many of the seeds that failed are shrunk and told."""
 
@@ -102,7 +104,7 @@ def _run(
     columns = (TextColumn("lives"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("lives", total=len(seeds))
-        for result in live_all(seeds, processes):
+        for lived, result in enumerate(live_all(seeds, processes), 1):
             did += result.did
             rows += result.rows
             virtual_s += result.took_s
@@ -113,6 +115,8 @@ def _run(
             if histories:
                 _print(console, f"seed {result.seed}: history {result.digest}")
             progress.advance(bar)
+            if lived % _TOLD_EACH == 0 and not console.is_terminal:
+                _print(console, f"{lived:,} of {len(seeds):,} lives, wrong: {len(wrong)}")
     _print(
         console,
         *summary(did),
