@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from pyspark_rocketmq.sql.state.steps import CHANGE
 
-__all__ = ["CHANGE", "LOOKUP", "WINDOW", "Relation", "Versions"]
+__all__ = ["CHANGE", "LOOKUP", "WINDOW", "Relation", "Versions", "rows_of"]
 
 WINDOW: Final = "__window"
 """The column that carries a window, with its watermark, from query to query. No result has it."""
@@ -102,3 +102,9 @@ class Relation:
     keeps_state: bool = False
     query: exp.Expression | None = field(default=None, repr=False)
     ranked: exp.Select | None = field(default=None, repr=False)
+
+
+def rows_of(column: exp.Expression, sources: Mapping[str, Relation]) -> list[Relation]:
+    """Return what a column, or a star, may be of: the source that it names, or each."""
+    table = column.table.lower() if isinstance(column, exp.Column) else ""
+    return [rows for name, rows in sources.items() if table in {"", name}]

@@ -12,7 +12,7 @@ from pyspark_rocketmq.options import CompatibilityWarning
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.operators.forms import called
-from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation, rows_of
 from pyspark_rocketmq.sql.statements import Name, Query
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "hidden_column",
     "is_aggregation",
     "is_distinct",
+    "is_processing_time",
     "keys_of_all_rows",
     "name_columns",
     "of_processing_time",
@@ -180,34 +181,36 @@ def keys_of_all_rows(group: exp.Group) -> list[exp.Expression]:
 def by_spark_window(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
     """Whether a query groups by Spark's own window, in GROUP BY or from a query in it."""
     group = select.args.get("group")
-    made = frozenset().union(*(rows.spark_windows for rows in sources.values()))
-    return any(
-        called(key) in _SPARK_WINDOWS or (isinstance(key, exp.Column) and key.name.lower() in made)
-        for key in (group.expressions if group else [])
-    )
+    return any(_is_spark_window(key, sources) for key in (group.expressions if group else []))
+
+
+def _is_spark_window(value: exp.Expression, sources: Mapping[str, Relation]) -> bool:
+    if not isinstance(value, exp.Column):
+        return called(value) in _SPARK_WINDOWS
+    return any(value.name.lower() in rows.spark_windows for rows in rows_of(value, sources))
 
 
 def groups_by_processing_time(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
     """Whether a query groups by a window, such as ``TUMBLE(t, …)``, of the time of processing."""
     group = select.args.get("group")
-    for key in group.expressions if group else []:
-        if called(key) in _GROUP_WINDOWS:
-            time = key.expressions[0] if key.expressions else None
-            names = frozenset().union(*(rows.processing_time for rows in sources.values()))
-            if called(time) == "CURRENT_TIMESTAMP":
-                return True
-            if isinstance(time, exp.Column) and time.name.lower() in names:
-                return True
-    return False
+    windows = [key for key in (group.expressions if group else []) if called(key) in _GROUP_WINDOWS]
+    return any(is_processing_time(time, sources) for key in windows for time in key.expressions[:1])
+
+
+def is_processing_time(value: exp.Expression, sources: Mapping[str, Relation]) -> bool:
+    """Whether a value is the time of processing: ``PROCTIME()``, or a column with it."""
+    if not isinstance(value, exp.Column):
+        return called(value) == "CURRENT_TIMESTAMP"  # of PROCTIME()
+    return any(value.name.lower() in rows.processing_time for rows in rows_of(value, sources))
 
 
 def spark_windows(select: exp.Select, sources: Mapping[str, Relation]) -> frozenset[str]:
     """Return the columns of the result that Spark's own window has made."""
-    made = frozenset().union(*(rows.spark_windows for rows in sources.values()))
-    found = set(made if any(item.is_star for item in select.expressions) else ())
+    found: set[str] = set()
     for item in select.expressions:
-        value = item.unalias()
-        if called(value) in _SPARK_WINDOWS or (isinstance(value, exp.Column) and value.name.lower() in made):
+        if item.is_star:
+            found = found.union(*(rows.spark_windows for rows in rows_of(item, sources)))
+        elif _is_spark_window(item.unalias(), sources):
             found.add(item.alias_or_name.lower() or "window")
     return frozenset(found)
 
@@ -219,19 +222,12 @@ def of_processing_time(sources: Mapping[str, Relation]) -> bool:
 
 def processing_time(select: exp.Select, sources: Mapping[str, Relation]) -> frozenset[str]:
     """Return the columns of the result that are the time of processing."""
-    found = {
-        item.alias.lower()
-        for item in select.expressions
-        if item.alias and called(item.unalias()) == "CURRENT_TIMESTAMP"
-    }
+    found: set[str] = set()
     for item in select.expressions:
-        for rows in sources.values():
-            if item.is_star:
-                found |= rows.processing_time
-            elif (
-                isinstance(item.unalias(), exp.Column) and item.unalias().name.lower() in rows.processing_time
-            ):
-                found.add(item.alias_or_name.lower())
+        if item.is_star:
+            found = found.union(*(rows.processing_time for rows in rows_of(item, sources)))
+        elif item.output_name and is_processing_time(item.unalias(), sources):
+            found.add(item.output_name.lower())
     return frozenset(found)
 
 
@@ -251,9 +247,8 @@ def window_outputs(select: exp.Select, sources: Mapping[str, Relation]) -> dict[
     found: dict[str, str] = {}
     for item in select.expressions:
         if item.is_star:
-            for name, rows in sources.items():
-                if not isinstance(item, exp.Column) or item.table.lower() == name:
-                    found |= {key: kind for key, kind in rows.window.items() if key}
+            for rows in rows_of(item, sources):
+                found |= {key: kind for key, kind in rows.window.items() if key}
         elif part := window_part(item.unalias(), sources):
             found[item.alias_or_name.lower()] = part[1]
     return found

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.operators.forms import fill
-from pyspark_rocketmq.sql.flinksql.relations import Relation
+from pyspark_rocketmq.sql.flinksql.relations import Relation, rows_of
 from pyspark_rocketmq.sql.statements import Column, PhysicalColumn, Query
 
 __all__ = ["nested_columns", "nested_outputs", "unnest"]
@@ -36,7 +36,7 @@ def nested_outputs(select: exp.Select, sources: Mapping[str, Relation]) -> dict[
     found: dict[str, str] = {}
     for item in select.expressions:
         if item.is_star:
-            for rows in sources.values():
+            for rows in rows_of(item, sources):
                 found |= rows.nested
         elif kind := _kind(item.unalias(), sources):
             found[item.alias_or_name.lower()] = kind
@@ -46,12 +46,8 @@ def nested_outputs(select: exp.Select, sources: Mapping[str, Relation]) -> dict[
 def _kind(node: exp.Expression, sources: Mapping[str, Relation]) -> str | None:
     if not isinstance(node, exp.Column):
         return None
-    if node.table:
-        return sources.get(node.table.lower(), Relation()).nested.get(node.name.lower())
-    return next(
-        (rows.nested[node.name.lower()] for rows in sources.values() if node.name.lower() in rows.nested),
-        None,
-    )
+    found = (rows.nested.get(node.name.lower()) for rows in rows_of(node, sources))
+    return next((kind for kind in found if kind), None)
 
 
 def unnest(select: exp.Select, sources: Mapping[str, Relation], query: Query) -> bool:

@@ -9,8 +9,8 @@ from typing import Final
 from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
-from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
+from pyspark_rocketmq.sql.flinksql.selects import is_processing_time
 from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["is_lookup", "join_versions", "require_versions"]
@@ -52,7 +52,7 @@ def join_versions(
     until = exp.column(_UNTIL, table=alias)
     last = until.is_(exp.null())
     condition: exp.Condition = last
-    if not _is_processing_time(at.time, left):
+    if not is_processing_time(at.time, left):
         begun = exp.GTE(this=at.time.copy(), expression=exp.column(versions.time, table=alias, quoted=True))
         ends_later = exp.LT(this=at.time.copy(), expression=until.copy())
         condition = exp.and_(begun, exp.Paren(this=exp.or_(last, ends_later)))
@@ -66,7 +66,7 @@ def join_versions(
 
 def is_lookup(table: exp.Table, rows: Relation, left: Mapping[str, Relation]) -> bool:
     """Whether a join with what stands left of a table reads its rows as they are, and no versions."""
-    return rows.versions is None or _is_processing_time(table.args["version"].expression, left)
+    return rows.versions is None or is_processing_time(table.args["version"].expression, left)
 
 
 def require_versions(table: exp.Table, rows: Relation, left: Mapping[str, Relation], query: Query) -> None:
@@ -78,7 +78,7 @@ def require_versions(table: exp.Table, rows: Relation, left: Mapping[str, Relati
     """
     at = _join(table, query)
     _versions(rows, at, query)
-    if _is_processing_time(at.time, left):
+    if is_processing_time(at.time, left):
         position_of(query, table).fail(
             f"FOR SYSTEM_TIME AS OF the stream {table.name} needs a time of the rows, as in Flink: use the "
             "column of WATERMARK FOR instead of PROCTIME()"
@@ -103,10 +103,3 @@ def _versions(rows: Relation, at: _Join, query: Query) -> Versions:
             "as a stream: a batch reads the rows that remain"
         )
     return rows.versions
-
-
-def _is_processing_time(time: exp.Expression, left: Mapping[str, Relation]) -> bool:
-    if not isinstance(time, exp.Column):
-        return called(time) == "CURRENT_TIMESTAMP"  # of PROCTIME()
-    named = [rows for name, rows in left.items() if time.table.lower() in {"", name}]
-    return any(time.name.lower() in rows.processing_time for rows in named)
