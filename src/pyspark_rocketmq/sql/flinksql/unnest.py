@@ -60,17 +60,42 @@ def unnest(select: exp.Select, sources: Mapping[str, Relation], query: Query) ->
     SqlError
         Spark has no such join.
     """
-    joins = select.args.get("joins") or []
-    unnested = [join for join in joins if isinstance(join.this, exp.Unnest)]
-    for join in unnested:
+    views: list[exp.Lateral] = []
+    others = []
+    for join in select.args.get("joins") or []:
+        if not isinstance(join.this, exp.Unnest):
+            if _is_after(join, views):
+                position_of(query, join.this).fail(
+                    "Spark joins before UNNEST: write UNNEST in an inner query, FROM (SELECT … CROSS JOIN "
+                    "UNNEST(…)) AS a, and join that"
+                )
+            others.append(join)
+            continue
         if (join.side or "").upper() not in {"", "LEFT"}:
             position_of(query, join.this).fail("UNNEST is joined by CROSS JOIN, JOIN or LEFT JOIN")
         if _is_filter(join):
             position_of(query, join.this).fail("UNNEST is joined ON TRUE: write other conditions in WHERE")
-        select.append("laterals", _view(join.this, sources, query, outer=bool(join.side)))
-    if unnested:
-        select.set("joins", [join for join in joins if join not in unnested] or None)
-    return bool(unnested)
+        views.append(_view(join.this, sources, query, outer=bool(join.side)))
+        select.append("laterals", views[-1])
+    if views:
+        select.set("joins", others or None)
+    return bool(views)
+
+
+def _is_after(join: exp.Join, views: list[exp.Lateral]) -> bool:
+    """Whether a join is not the same before these views, which Spark reads last, or reads their columns."""
+    if (join.side or "").upper() in {"RIGHT", "FULL"} or join.method:
+        return bool(views)
+    read = join.this if isinstance(join.this, exp.Lateral) else join.args.get("on")
+    columns = [exp.column(each.name) for each in join.args.get("using") or []]
+    columns += read.find_all(exp.Column) if read else []
+    return any(_is_of(column, view) for column in columns for view in views)
+
+
+def _is_of(column: exp.Column, view: exp.Lateral) -> bool:
+    if column.table:
+        return column.table.lower() == view.alias.lower()
+    return column.name.lower() in {each.name.lower() for each in view.args["alias"].columns}
 
 
 def _is_filter(join: exp.Join) -> bool:
