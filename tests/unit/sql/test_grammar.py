@@ -149,6 +149,8 @@ def test_times_are_rounded_up_or_down(call, up, unit):
     ("call", "found"),
     [
         ("FLOOR(ts TO)", "found ')'"),
+        ("FLOOR(ts TO 'HOUR')", "found 'HOUR'"),
+        ("CEIL(ts TO 5)", "found '5'"),
         ("CEIL(ts, 2 TO HOUR)", "found ')'"),
         ("FLOOR(ts TO", "found the end of the query"),
     ],

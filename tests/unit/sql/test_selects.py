@@ -187,6 +187,7 @@ def test_which_unions_are_distinct():
         ("GROUPING SETS ((a, b), a), c", ["a", "c"]),
         ("GROUPING SETS (a, b)", []),
         ("GROUPING SETS ((a, b), (a, b, c))", ["a", "b"]),
+        ("c, GROUPING SETS ((b, a))", ["c", "b", "a"]),
         ("ROLLUP (a), b", ["b"]),
         ("CUBE (a, b)", []),
     ],

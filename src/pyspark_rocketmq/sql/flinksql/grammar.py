@@ -113,7 +113,7 @@ class _QueryParser(SparkParser):
         call = self.spelled(name)
         if not self._match_text_seq("TO"):
             return call
-        unit = self._parse_var(any_token=True)
+        unit = self._parse_var()
         if unit is None or len(call.expressions) != 1:
             self.raise_error(f"{name}(time TO unit) takes a time and a unit")
         return RoundTime(this=call.expressions[0], unit=unit, up=name != "FLOOR")
@@ -274,10 +274,11 @@ def parse_expression(text: str) -> exp.Expression:
     """Return the tree of an expression in Spark's SQL, as this package writes it."""
     dialect = Spark()
     parser = _QueryParser(dialect=dialect)
-    (tree,) = parser.parse_into(exp.Condition, dialect.tokenize(text), text)
-    for node in tree.walk() if tree else ():
+    (parsed,) = parser.parse_into(exp.Condition, dialect.tokenize(text))
+    tree = cast("exp.Expression", parsed)
+    for node in tree.walk():
         node.meta.clear()  # its places are not the job's
-    return cast("exp.Expression", tree)
+    return tree
 
 
 def position_of(query: Query, node: exp.Expression) -> Position:
