@@ -71,7 +71,7 @@ def unnest(select: exp.Select, sources: Mapping[str, Relation], query: Query) ->
                 )
             others.append(join)
             continue
-        if (join.side or "").upper() not in {"", "LEFT"}:
+        if join.side not in {"", "LEFT"}:
             position_of(query, join.this).fail("UNNEST is joined by CROSS JOIN, JOIN or LEFT JOIN")
         if _is_filter(join):
             position_of(query, join.this).fail("UNNEST is joined ON TRUE: write other conditions in WHERE")
@@ -84,7 +84,7 @@ def unnest(select: exp.Select, sources: Mapping[str, Relation], query: Query) ->
 
 def _is_after(join: exp.Join, views: list[exp.Lateral]) -> bool:
     """Whether a join is not the same before these views, which Spark reads last, or reads their columns."""
-    if (join.side or "").upper() in {"RIGHT", "FULL"} or join.method:
+    if join.side in {"RIGHT", "FULL"} or join.method:
         return bool(views)
     read = join.this if isinstance(join.this, exp.Lateral) else join.args.get("on")
     columns = [exp.column(each.name) for each in join.args.get("using") or []]

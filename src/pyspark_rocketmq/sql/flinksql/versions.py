@@ -89,7 +89,7 @@ def _join(table: exp.Table, query: Query) -> _Join:
     join = table.parent
     if not isinstance(join, exp.Join) or join.args.get("on") is None:
         position_of(query, table).fail(f"FOR SYSTEM_TIME AS OF needs JOIN {table.name} … ON …")
-    if (join.side or "").upper() not in {"", "LEFT"} or join.kind in {"SEMI", "ANTI"}:
+    if join.side not in {"", "LEFT"} or join.kind in {"SEMI", "ANTI"}:
         position_of(query, table).fail("FOR SYSTEM_TIME AS OF needs JOIN or LEFT JOIN")
     return _Join(table, join, table.args["version"].expression)
 

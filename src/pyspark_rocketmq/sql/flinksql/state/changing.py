@@ -63,7 +63,7 @@ def join_step(
         _fail(join.this, "cannot read windows of PROCTIME(): write their result to a topic first", query)
     if join.args.get("using") or join.method or join.kind in {"SEMI", "ANTI"}:
         _fail(join.this, "is JOIN … ON, or LEFT, RIGHT or FULL JOIN … ON", query)
-    outer = _OUTER[(join.side or "").upper()]
+    outer = _OUTER[join.side]
     equal, others = _conditions(select, join, right)
     if not equal:
         _fail(join.this, f"needs equal values in ON: … = {right}.…", query)

@@ -60,7 +60,7 @@ def version_step(
             refuse_changelog(select, "a join FOR SYSTEM_TIME AS OF", query)
         if each.startswith("#") or not rows.stream or rows.changes:
             _fail(join.this, "joins streams that have a name, and whose rows do not change", query)
-    outer = (join.side or "").upper() == "LEFT"
+    outer = join.side == "LEFT"
     equal, others = equal_values(join.args["on"], alias)
     missing = [key for key in versions.keys if key.lower() not in equal]
     if missing:
