@@ -179,6 +179,11 @@ def test_types_keep_their_length(call):
     assert [one.sql() for one in parse_expression(call).args["to"].expressions] == ["3"]
 
 
+def test_a_type_that_spark_does_not_have_is_told():
+    with pytest.raises(ParseError, match="Expected TYPE after CAST, found 'money'"):
+        parse_query(query("SELECT CAST(a AS money)"))
+
+
 def test_the_type_that_a_call_returns_keeps_its_length():
     found = parse_expression("json_value(a, '$.b' returning varchar(3))").find(exp.DataType)
     assert [one.sql() for one in found.expressions] == ["3"]
@@ -200,9 +205,9 @@ def test_the_type_that_a_call_returns_keeps_its_length():
 )
 def test_clauses_that_change_a_call_are_refused(call, message):
     with pytest.raises(SqlError, match=f"{re.escape(message)}$") as failure:
-        parse_query(query(f"SELECT {call}"))
+        parse_query(query(f"SELECT\n {call}"))
     clause = re.search(r"\w+ ON \w+", call)
-    assert failure.value.column == len("SELECT ") + clause.start() + 1
+    assert (failure.value.line, failure.value.column) == (2, 1 + clause.start() + 1)
 
 
 def test_a_function_of_a_table_is_lateral():

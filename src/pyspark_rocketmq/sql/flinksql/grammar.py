@@ -178,7 +178,7 @@ class _QueryParser(SparkParser):
             self._match_r_paren()
             self._descriptor(kind, columns, found, is_key=named == "KEY")
         elif self._curr and self._curr.token_type == TokenType.INTERVAL and (names or named):
-            name = _NAMED.get(named, "") if named else names[0]
+            name = _NAMED.get(named) if named else names[0]
             if name not in names:
                 self.raise_error(f"{kind} has no parameter {named}")
             names.remove(name)

@@ -127,7 +127,7 @@ def name_inner_columns(tree: exp.Expression, query: Query) -> None:
     """
     for alias in list(tree.find_all(exp.TableAlias)):
         inner = alias.parent
-        if alias.columns and isinstance(inner, exp.CTE | exp.Subquery):
+        if isinstance(inner, exp.CTE | exp.Subquery):
             names = [Name(each.name, position_of(query, each)) for each in alias.columns]
             if name_columns(inner.this, names):
                 alias.set("columns", None)
@@ -211,7 +211,7 @@ def spark_windows(select: exp.Select, sources: Mapping[str, Relation]) -> frozen
         if item.is_star:
             found = found.union(*(rows.spark_windows for rows in rows_of(item, sources)))
         elif _is_spark_window(item.unalias(), sources):
-            found.add(item.alias_or_name.lower() or "window")
+            found.add(item.alias_or_name.lower())
     return frozenset(found)
 
 
