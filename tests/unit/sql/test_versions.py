@@ -108,6 +108,17 @@ def test_files_are_joined_as_they_are():
     assert not streamed.steps
 
 
+def test_files_with_a_key_and_a_time_have_versions_too(monkeypatch):
+    kept = "CREATE TABLE kept (cur STRING, since TIMESTAMP(3), PRIMARY KEY (cur) NOT ENFORCED, WATERMARK FOR "
+    files = "since AS since) WITH ('connector' = 'filesystem', 'path' = '/f', 'format' = 'csv');"
+    monkeypatch.setattr(f"{__name__}.TABLES", TABLES + kept + files)
+    (step,) = made(join("kept", "at"), "streaming").steps
+    assert isinstance(step.operation, Versioned)
+    looked_up = made(join("kept", "now"), "streaming")
+    assert "JOIN `__lookup_kept` AS r" in looked_up.text
+    assert not looked_up.steps
+
+
 def test_a_stream_is_joined_with_versions_in_a_step():
     found = made(join("rates", "at", "LEFT JOIN", "*, 1 AS one") + " WHERE r.rate > 1", "streaming")
     (step,) = found.steps
@@ -175,6 +186,7 @@ def test_other_views_have_no_versions(change, monkeypatch):
             "needs JOIN rates",
         ),
         (join("log", "at"), "streaming", "declare its PRIMARY KEY"),
+        (join("rates", "at", "FULL JOIN"), "streaming", "needs JOIN or LEFT JOIN"),
         (
             join("rates", "at").replace("orders AS o", "(SELECT * FROM orders)").replace("o.", ""),
             "streaming",
