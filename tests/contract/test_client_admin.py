@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.support.fakes import Endless
 from tests.support.patient import patient_producer
@@ -10,9 +12,12 @@ from tests.support.topics import TopicFactory, fresh_name
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Admin, Client, GroupConfig, MessageQueue, OutgoingMessage
+from pyspark_rocketmq.client.admin_calls import await_route
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import Permission
+from pyspark_rocketmq.remoting.header import DeleteTopicFromNamesrvRequest
+from pyspark_rocketmq.remoting.header.base import RequestHeader, header
 
 
 @pytest.fixture(params=["mq", "mq54", "mq49"])
@@ -45,6 +50,40 @@ def test_a_topic_from_birth_to_death(admin: Admin, client: Client, request: pyte
     with pytest.raises(TopicNotFoundError):
         client.read_queues(name)
     admin.delete_topic(name)
+
+
+@header
+class RegisterTopicRequest(RequestHeader):
+    """What brokers with ``enableSingleTopicRegister`` send: name servers then show these queues (5.x)."""
+
+    CODE = 217  # type: ignore[assignment] - no client sends it
+
+    topic: str
+
+
+def show_queues(client: Client, topic: str, queues: int) -> None:
+    """Let the name server show a number of queues, as if it had ignored a change."""
+    (addr,) = client.options.name_servers
+    shown = {"brokerName": "broker-a", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6}
+    body = json.dumps({"queueDatas": [shown | {"topicSysFlag": 0}]}).encode()
+    client.connection(addr).call(RegisterTopicRequest(topic=topic), body).require()
+
+
+def test_a_change_that_the_name_server_ignored_is_registered_again(
+    admin: Admin, client: Client, cluster: DevCluster, topic: TopicFactory
+) -> None:
+    name = topic(queues=4, cluster=cluster)
+    before = admin.topic_configs(name)
+    if cluster.version.startswith("5."):
+        show_queues(client, name, 3)
+    else:  # 4.9 also ignores new topics
+        (addr,) = client.options.name_servers
+        client.connection(addr).call(DeleteTopicFromNamesrvRequest(topic=name)).require()
+    client.invalidate(name)
+    route = client.find_route(name)
+    assert route is None or len(route.read_queues()) == 3
+    await_route(client, name, lambda r: r is not None and len(r.read_queues()) == 4, homes=["broker-a"])
+    assert admin.topic_configs(name) == before
 
 
 def test_system_topics_are_hidden(admin: Admin, cluster: DevCluster, topic: TopicFactory) -> None:

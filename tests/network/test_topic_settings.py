@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from tests.support.clocks import FakeClock
@@ -11,8 +12,10 @@ from pyspark_rocketmq.client import Admin, Client
 from pyspark_rocketmq.client.admin_calls import await_route
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, TopicExistsError, TopicNotFoundError
+from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import Permission
 from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.testing.store import BrokerStore
 from pyspark_rocketmq.tools.origins import Origin
 from pyspark_rocketmq.tools.replay import make_readable
 
@@ -134,13 +137,123 @@ def test_dead_letters_are_readable_when_the_route_says_so(admin, client, monkeyp
     assert len(client.read_queues(topic)) == 2
 
 
-def test_a_route_that_an_older_registration_replaced_is_waited_for_until_its_broker_registers_again(
-    mq,
-) -> None:
+class Registrations:
+    """What name servers know of a mock cluster's topics, if they ignore versions that they have seen (5.5).
+
+    Parameters
+    ----------
+    mq : MockCluster
+    monkeypatch : MonkeyPatch
+    """
+
+    def __init__(self, mq: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.crossed = 0
+        """How many of the next changes get the version of another topic that is registered first."""
+        self.count = 0
+        self._put = BrokerStore.create_topic
+        self._versions = dict.fromkeys(mq.brokers, 0)
+        self._seen = dict.fromkeys(mq.brokers, 0)
+        self._shown = {name: BrokerStore(name) for name in mq.brokers}
+        monkeypatch.setattr(mq._registry, "stores", self._shown)
+
+        def create_topic(store: BrokerStore, config: TopicConfig) -> None:
+            self._change(store, config)
+
+        monkeypatch.setattr(BrokerStore, "create_topic", create_topic)
+
+    def _change(self, store: BrokerStore, config: TopicConfig) -> None:
+        if store.topics.get(config.topic) == config:
+            return
+        self._put(store, config)
+        self._versions[store.name] += 1
+        if self.crossed:
+            self.crossed -= 1
+            self._versions[store.name] += 1
+            self._seen[store.name] = self._versions[store.name]
+        self.register(store.name, config)
+
+    def register(self, name: str, *configs: TopicConfig) -> None:
+        self.count += 1
+        known = self._shown[name].topics
+        for config in configs:
+            if self._seen[name] != self._versions[name] or config.topic not in known:
+                known[config.topic] = config
+        self._seen[name] = self._versions[name]
+
+
+@pytest.fixture
+def registrations(mq, monkeypatch) -> Registrations:
+    return Registrations(mq, monkeypatch)
+
+
+@pytest.fixture
+def hurried(mq) -> Iterator[Client]:
+    """A client of which each pause takes a second more."""
     clock = FakeClock(0.0, base=SYSTEM_CLOCK)
     clock.on_sleep = lambda: setattr(clock, "now_s", clock.now_s + 1)
     with Client(mq.name_server, clock=clock) as client:
-        begin_s = clock.monotonic()
-        await_route(client, "orders", lambda _: clock.monotonic() > begin_s + 31)
-        with pytest.raises(RequestTimeoutError, match=r"did not follow the change.*topic=orders"):
-            await_route(client, "orders", lambda _: False)
+        yield client
+
+
+@pytest.mark.parametrize("crossed", [0, 1, 3])
+def test_a_change_that_name_servers_ignore_is_registered_again(mq, registrations, hurried, crossed):
+    admin = Admin(hurried)
+    admin.create_topic("orders", queues=4, brokers=["broker-a"])
+    registrations.crossed = crossed
+    before = registrations.count
+    admin.alter_topic("orders", queues=8, perm=Permission.READ)
+    (shown,) = admin.topic_route("orders").queues
+    assert (shown.read_queues, shown.write_queues, shown.perm) == (8, 8, Permission.READ)
+    registered = registrations.count - before
+    assert registered == 1 if not crossed else registered > 1
+    config = admin.topic_configs("orders")["broker-a"]
+    assert config == TopicConfig("orders", 8, 8, Permission.READ)
+    registrations.register("broker-a", config)  # as every 30 s
+
+
+def test_permissions_that_a_broker_takes_away_are_not_waited_for(mq, registrations, hurried):
+    admin = Admin(hurried)
+    admin.create_topic("orders", queues=4, brokers=["broker-a"])
+    shown = registrations._shown["broker-a"].topics
+    register = registrations.register
+
+    def without_write(name, config):
+        register(name, config)
+        shown[config.topic] = replace(shown[config.topic], perm=config.perm & Permission.READ)
+
+    registrations.register = without_write
+    admin.alter_topic("orders", queues=8)
+    assert admin.topic_route("orders").queues[0].perm == Permission.READ
+    assert registrations.count == 2
+
+
+def test_a_topic_that_is_deleted_while_its_change_is_waited_for_is_not_put_again(mq, registrations, hurried):
+    admin = Admin(hurried)
+    admin.create_topic("orders", queues=4, brokers=["broker-a"])
+    registrations.crossed = 1
+    wait, gone = hurried.clock.on_sleep, []
+
+    def delete():
+        wait()
+        if not gone:
+            gone.append(mq.delete_topic("orders"))
+
+    hurried.clock.on_sleep = delete
+    with pytest.raises(RequestTimeoutError):
+        admin.alter_topic("orders", queues=8)
+    assert admin.topic_configs("orders") == {}
+
+
+def test_dead_letters_that_name_servers_ignore_become_readable(mq, registrations, hurried):
+    topic = Origin.DLQ.topic("billing")
+    Admin(hurried).create_topic(topic, queues=1, perm=Permission.WRITE)
+    registrations.crossed = 2  # one at each broker
+    make_readable(hurried, "billing", Origin.DLQ)
+    assert len(hurried.read_queues(topic)) == 2
+
+
+def test_a_route_that_does_not_follow_is_waited_for_past_the_next_registration(hurried) -> None:
+    begin_s = hurried.clock.monotonic()
+    await_route(hurried, "orders", lambda _: hurried.clock.monotonic() > begin_s + 31)
+    with pytest.raises(RequestTimeoutError, match=r"did not follow the change.*topic=orders"):
+        await_route(hurried, "orders", lambda _: False)

@@ -1,8 +1,19 @@
 """What administration requests from brokers: calls, and the change of a topic's settings."""
 
+# Facts (AdminBrokerProcessor.updateAndCreateTopic, BrokerController.registerIncrementBrokerData,
+# RouteInfoManager.registerBroker and isTopicConfigChanged; 5.5.0)
+# - A change of a topic increments the data version of the broker's topics. Then the broker registers it
+#   with the version of that time: if it has created another topic meanwhile, such as the %RETRY%group of a
+#   heartbeat, the registrations of both have the same version.
+# - A name server ignores a known topic in a registration whose version it has seen. So it also ignores the
+#   topic in the registrations of all topics, every 30 s, until one of them is the first with its version: the
+#   change may never arrive. 4.9 also ignores topics that it does not know.
+# - A broker that gets the settings that a topic has registers nothing (5.2 and later).
+# - Of topicSysFlag only the two lowest bits mean something (TopicSysFlag).
+
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -41,6 +52,12 @@ __all__ = [
 
 _ROUTE_POLL_S: Final = 0.01
 _ROUTE_TIMEOUT_MS: Final = 40_000
+
+_LOST_MS: Final = 2_000
+"""A registration that does not show after this time counts as ignored."""
+
+_UNUSED_FLAG: Final = 1 << 30
+"""A bit of ``topicSysFlag`` without a meaning."""
 
 
 def config_call(client: Client, topic: str) -> Call[TopicConfig | None]:
@@ -97,7 +114,88 @@ def put_topic(
         The settings by the broker's name, without attributes.
     attributes : mapping, optional
         The attributes that change; None removes one.
+
+    Raises
+    ------
+    RequestTimeoutError
+        As `await_route`.
+    RocketMQError
+        As `call_until_done`.
     """
+    _put(client, topic, configs, attributes)
+    await_route(
+        client,
+        topic,
+        lambda route: all(_shows(route, name, config) for name, config in configs.items()),
+        homes=configs.keys(),
+    )
+
+
+def _shows(route: TopicRoute | None, broker_name: str, config: TopicConfig) -> bool:
+    """Whether a route has a broker's queues, without other permissions: a broker may take some away."""
+    data = () if route is None else route.queues
+    return any(
+        (each.broker_name, each.read_queues, each.write_queues)
+        == (broker_name, config.read_queues, config.write_queues)
+        and not each.perm & ~config.perm
+        for each in data
+    )
+
+
+def await_route(
+    client: Client,
+    topic: str,
+    settled: Callable[[TopicRoute | None], bool],
+    *,
+    homes: Collection[str] = (),
+) -> None:
+    """Wait until the name servers' route shows a change, of which the broker tells them by itself.
+
+    Parameters
+    ----------
+    settled : callable
+        Whether a route shows the change.
+    homes : collection of str
+        The brokers that register the topic again every two seconds until the route shows it: name servers
+        may ignore a registration.
+
+    Raises
+    ------
+    RequestTimeoutError
+        The route does not show the change within 40 s.
+    """
+    deadline, lost = client.deadline(_ROUTE_TIMEOUT_MS), client.deadline(_LOST_MS)
+    while True:
+        client.invalidate(topic)
+        if settled(client.routes.find_many((topic,), deadline=client.deadline())[topic]):
+            return
+        if deadline.expired:
+            raise RequestTimeoutError("the name servers' route did not follow the change", topic=topic)
+        if homes and lost.expired:
+            _register_again(client, topic, homes)
+            lost = client.deadline(_LOST_MS)
+        client.clock.sleep(_ROUTE_POLL_S)
+
+
+def _register_again(client: Client, topic: str, names: Collection[str]) -> None:
+    """Make brokers register a topic as it is now, each with a new version: they only register changes."""
+    found = call_until_done(client, names, config_call(client, topic))
+    configs = {name: config for name, config in found.items() if config is not None}
+    flagged = {
+        name: replace(config, topic_sys_flag=config.topic_sys_flag ^ _UNUSED_FLAG)
+        for name, config in configs.items()
+    }
+    _put(client, topic, flagged, None)
+    _put(client, topic, configs, None)
+
+
+def _put(
+    client: Client,
+    topic: str,
+    configs: Mapping[str, TopicConfig],
+    attributes: Mapping[str, str | None] | None,
+) -> None:
+    """Put a topic's settings at brokers; equal ones in parallel."""
     changes = encode_topic_attributes(attributes) if attributes else None
     homes: dict[CreateTopicRequest, list[str]] = {}
     for name, config in configs.items():
@@ -114,27 +212,3 @@ def put_topic(
         homes.setdefault(request, []).append(name)
     for request, names in homes.items():
         call_until_done(client, names, Call(request, done))
-    wanted = {name: (config.read_queues, config.write_queues) for name, config in configs.items()}
-    await_route(client, topic, lambda route: wanted.items() <= _queue_counts(route).items())
-
-
-def _queue_counts(route: TopicRoute | None) -> dict[str, tuple[int, int]]:
-    if route is None:
-        return {}
-    return {data.broker_name: (data.read_queues, data.write_queues) for data in route.queues}
-
-
-def await_route(client: Client, topic: str, settled: Callable[[TopicRoute | None], bool]) -> None:
-    """Wait until the name servers' route shows a change, of which the broker tells them by itself.
-
-    A registration from before the change may reach them after it, such as that of another topic's change
-    (``RouteInfoManager.registerBroker``). The broker's next one within 30 s puts it right.
-    """
-    deadline = client.deadline(_ROUTE_TIMEOUT_MS)
-    while True:
-        client.invalidate(topic)
-        if settled(client.routes.find_many((topic,), deadline=client.deadline())[topic]):
-            return
-        if deadline.expired:
-            raise RequestTimeoutError("the name servers' route did not follow the change", topic=topic)
-        client.clock.sleep(_ROUTE_POLL_S)

@@ -209,7 +209,8 @@ def make_readable(client: Client, group: str, origin: Origin) -> None:
     """
     topic = origin.topic(group)
     Admin(client).alter_topic(topic, perm=Permission.READ | Permission.WRITE)
-    await_route(client, topic, _is_readable)
+    homes = {data.broker_name for data in client.route(topic).queues}
+    await_route(client, topic, _is_readable, homes=homes)
 
 
 def _is_readable(route: TopicRoute | None) -> bool:

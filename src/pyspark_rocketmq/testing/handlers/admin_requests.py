@@ -75,6 +75,8 @@ def _create_topic(replica: Replica, frame: Frame, limits: PullLimits) -> Reply:
             request.write_queue_nums,
             Permission(request.perm & 0xF),
             order=request.order,
+            topic_filter_type=request.topic_filter_type,
+            topic_sys_flag=request.topic_sys_flag,
             attributes=_change(replica.store.topics.get(request.topic), request.attributes or ""),
         )
     )
