@@ -251,6 +251,28 @@ def test_bad_records_go_to_a_topic_with_cause_place_and_bytes_and_are_counted(
     assert (sum(c.bad for c in counts), sum(c.rows for c in counts)) == (3, 4)
 
 
+def test_each_insert_of_a_batch_sends_the_bad_records_that_came_since_the_last_one(
+    run, topic, client, read, settled
+):
+    name, dead, good = topic(queues=1), topic(), topic()
+    fill(client, name, numbered(name, [GOOD, BAD[0]]))
+    table = with_options(
+        "a INT NOT NULL, b STRING", f", 'badRecords' = 'dead-letter', 'badRecordsTopic' = '{dead}'"
+    )
+    sink = with_options("a INT, b STRING", "").replace("user_behavior", good).replace("TABLE t", "TABLE good")
+    insert = "INSERT INTO good SELECT * FROM t;"
+    job = run(READ + table + sink + insert, name)
+    job.run_text(insert, pytest.fail)
+    fill(client, name, numbered(name, BAD[1:]))
+    job.run_text(insert, pytest.fail)
+    letters = WrittenRows("t-bad-records", 1), WrittenRows("t-bad-records", 2)
+    inserted = WrittenRows("good", 1)
+    assert job.written == [inserted, letters[0], inserted, inserted, letters[1]]
+    settled(dead, 3)
+    found = read(dead, columns="properties").collect()
+    assert sorted(row.properties["deadLetterQueueOffset"] for row in found) == ["1", "2", "3"]
+
+
 def test_metadata_is_read_and_written(run, topic, settled):
     name = topic(queues=1)
     columns = (

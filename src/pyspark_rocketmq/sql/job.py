@@ -21,6 +21,7 @@ from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.sql.error_positions import failures_at, reason_of
 from pyspark_rocketmq.sql.flinksql import register_function
 from pyspark_rocketmq.sql.parse import note_table, parse_statements
+from pyspark_rocketmq.sql.plan.bad_records import SentBadRecords
 from pyspark_rocketmq.sql.plan.planner import Planner, Write
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
 from pyspark_rocketmq.sql.settings import first_settings, require_checkpoint, trigger_of_ttl
@@ -125,7 +126,7 @@ class SqlJob:
         self._planner = Planner(spark, settings)
         self._names: set[str] = set()
         self._letters: dict[Table, StreamingQuery] = {}  # what sends bad records of streams
-        self._sent: set[Table] = set()  # whose bad records batches of this text have sent
+        self._sent = SentBadRecords()  # those of batches
         self._declared: dict[str, CreateTable] = {}
         self._position = Position(1, 1)
         self._started_at: dict[int, Position] = {}
@@ -177,7 +178,7 @@ class SqlJob:
         self._text = text
         if any(isinstance(statement, Insert) for statement in statements):
             self._letters = {table: query for table, query in self._letters.items() if query.isActive}
-            self._sent.clear()
+            self._sent.begin_text()
         for statement in statements:
             self.run(statement)
             if self.results:
@@ -278,15 +279,21 @@ class SqlJob:
 
     def _start_dead_letters(self, query: Query, *, streaming: bool) -> None:
         """Send bad records of the tables that a query reads to their topics, with queries besides it."""
-        sent = self._letters.keys() if streaming else self._sent
-        for letters in self._planner.plan_dead_letters(query, sent, streaming=streaming):
-            target = DeadLettersTarget(letters.table)
-            name = f"{letters.table.name}-bad-records"
-            self._write(Write(letters.rows, target, name, OutputMode.APPEND))
-            if streaming:
-                self._letters[letters.table] = self.queries[-1]
-            else:
-                self._sent.add(letters.table)
+        for table in self._planner.tables_with_dead_letters(query):
+            if not streaming:
+                for part in self._sent.unsent(self._spark, table):
+                    self._write_dead_letters(table, streaming=False, read=part.read)
+                    self._sent.add(table, part)
+            elif table not in self._letters:
+                self._write_dead_letters(table, streaming=True)
+                self._letters[table] = self.queries[-1]
+
+    def _write_dead_letters(
+        self, table: Table, *, streaming: bool, read: Mapping[str, str] | None = None
+    ) -> None:
+        rows = table.dead_letters(self._spark, streaming=streaming, read=read)
+        name = f"{table.name}-bad-records"
+        self._write(Write(rows, DeadLettersTarget(table), name, OutputMode.APPEND))
 
     # --- the end ----------------------------------------------------------------------------
 

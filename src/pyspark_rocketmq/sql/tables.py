@@ -156,12 +156,21 @@ class Table:
             )
         return current_rows(rows, [name.text for name in key])
 
-    def dead_letters(self, spark: SparkSession, *, streaming: bool) -> DataFrame:
+    def dead_letters(
+        self, spark: SparkSession, *, streaming: bool, read: Mapping[str, str] | None = None
+    ) -> DataFrame:
         """Return the messages that do not fit the table, as messages for ``badRecordsTopic``.
 
         They keep their body, keys and tag. Their properties hold the original position and the reason.
+
+        Parameters
+        ----------
+        spark : SparkSession
+        streaming : bool
+        read : mapping of str to str, optional
+            The options of the read; by default the table's.
         """
-        decoded = self._decode(spark, streaming=streaming, also=("keys", "tags"))
+        decoded = self._decode(spark, streaming=streaming, also=("keys", "tags"), read=read)
         assert decoded.bad is not None
         cause = f"the body does not fit the columns of table {self.name}, format {self._kind().value}"
         facts = {"deadLetterCause": F.lit(cause), "deadLetterTopic": F.col(f"{AT}.topic")} | {
@@ -182,7 +191,13 @@ class Table:
         return self.format.kind
 
     def _decode(
-        self, spark: SparkSession, *, streaming: bool, also: Sequence[str] = (), idle: str | None = None
+        self,
+        spark: SparkSession,
+        *,
+        streaming: bool,
+        also: Sequence[str] = (),
+        idle: str | None = None,
+        read: Mapping[str, str] | None = None,
     ) -> Decoded:
         assert self.format is not None
         wanted = [
@@ -201,7 +216,8 @@ class Table:
                 wanted.append(source)
         if self.options.bad_records in {BadRecords.FAIL, BadRecords.DEAD_LETTER}:
             wanted += PLACE
-        messages = self._load(spark, tuple(dict.fromkeys(wanted)), streaming=streaming, idle=idle)
+        columns = tuple(dict.fromkeys(wanted))
+        messages = self._load(spark, columns, streaming=streaming, idle=idle, read=read)
         messages = messages.withColumn(BODY, F.col("body"))
         for source, name in self._message_columns.items():
             if name is not None:
@@ -228,11 +244,21 @@ class Table:
             found["queueOffset"] = None
         return found
 
+    def read_options(self, spark: SparkSession) -> dict[str, str]:
+        """Return the options of a read, with those that the session adds."""
+        return add_session_settings(spark, self.given.read)
+
     def _load(
-        self, spark: SparkSession, columns: Sequence[str], *, streaming: bool, idle: str | None = None
+        self,
+        spark: SparkSession,
+        columns: Sequence[str],
+        *,
+        streaming: bool,
+        idle: str | None = None,
+        read: Mapping[str, str] | None = None,
     ) -> DataFrame:
-        given = add_session_settings(spark, self.given.read)
-        self.given.parse(SourceOptions, given, self._whole)
+        given = self.read_options(spark) if read is None else dict(read)
+        self.given.parse(SourceOptions, given, self.whole)
         options = given
         if columns:
             options = {name: value for name, value in given.items() if name.lower() != _IDLE.lower()}
@@ -242,7 +268,7 @@ class Table:
         return spark.read.format(SOURCE).options(**options).load()
 
     @property
-    def _whole(self) -> TableOption:
+    def whole(self) -> TableOption:
         """A stand-in for a missing option, at the table's position."""
         return TableOption("", "", self.declared.position)
 
@@ -351,5 +377,5 @@ class Table:
         ------
         SqlError
         """
-        self.given.parse(SinkOptions, self.given.write, self._whole)
+        self.given.parse(SinkOptions, self.given.write, self.whole)
         return self.given.write

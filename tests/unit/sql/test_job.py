@@ -12,6 +12,7 @@ from tests.support.fakes import StoppedLater
 from pyspark_rocketmq.errors import OptionError, SqlError
 from pyspark_rocketmq.options import OutputMode, RuntimeMode
 from pyspark_rocketmq.sql.job import SqlJob
+from pyspark_rocketmq.sql.plan.bad_records import Part
 from pyspark_rocketmq.sql.plan.planner import Write
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
 from pyspark_rocketmq.sql.tables import Table
@@ -131,7 +132,15 @@ def test_batches_and_streams_of_a_job_send_their_own_bad_records(
         is_stream = job.options.mode is RuntimeMode.STREAMING
         return Write(rows(streaming=is_stream), Target(), "copies", OutputMode.APPEND)
 
-    monkeypatch.setattr(Table, "dead_letters", lambda *_, streaming: rows(streaming=streaming))
+    parts = [[Part({"assign": "all"}, None)], [], [Part({"assign": "new"}, None)]]
+    reads: list[object] = []
+
+    def letters_of(_: object, __: object, *, streaming: bool, read: object) -> Any:
+        reads.append(read)
+        return rows(streaming=streaming)
+
+    monkeypatch.setattr(Table, "dead_letters", letters_of)
+    monkeypatch.setattr(job._sent, "unsent", lambda *_: parts.pop(0))
     monkeypatch.setattr(job._planner, "insert", insert)
     monkeypatch.setattr(Target, "write", None, raising=False)
     monkeypatch.setattr("pyspark_rocketmq.sql.job.write_counted", lambda *_: 1)
@@ -139,10 +148,40 @@ def test_batches_and_streams_of_a_job_send_their_own_bad_records(
     job.run_text(batch + INSERT + INSERT + stream + INSERT + INSERT, pytest.fail)
     assert [written.table for written in job.written] == ["copies", "orders-bad-records", "copies"]
     assert names(job) == ["copies", "orders-bad-records", "copies-2"]
+    assert reads == [{"assign": "all"}, None], "the first batch, and the stream"
     job.written.clear()
     job.run_text(batch + INSERT, pytest.fail)
     assert [written.table for written in job.written] == ["copies", "orders-bad-records"]
     assert names(job) == ["copies", "orders-bad-records", "copies-2"]
+    assert reads[2:] == [{"assign": "new"}], "what came since the first batch"
+
+
+def test_a_part_whose_bad_records_cannot_be_sent_stays_unsent(
+    job: SqlJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = SimpleNamespace(isStreaming=False)
+    added: list[Part] = []
+    part = Part({}, None)
+
+    missing = ["bad"]
+
+    def write(rows: object, _: object) -> int:
+        if rows is letters and missing:
+            raise OptionError(f"topic {missing.pop()} does not exist")
+        return 1
+
+    letters = SimpleNamespace(isStreaming=False)
+    monkeypatch.setattr(Table, "dead_letters", lambda *_, **__: letters)
+    monkeypatch.setattr(job._sent, "unsent", lambda *_: [part])
+    monkeypatch.setattr(job._sent, "add", lambda _, each: added.append(each))
+    monkeypatch.setattr(job._planner, "insert", lambda _: Write(batch, Target(), "copies", OutputMode.APPEND))
+    monkeypatch.setattr(Target, "write", None, raising=False)
+    monkeypatch.setattr("pyspark_rocketmq.sql.job.write_counted", write)
+    with pytest.raises(SqlError, match="topic bad does not exist"):
+        job.run_text("SET 'runtimeMode' = 'batch';" + INSERT, pytest.fail)
+    assert added == []
+    job.run_text(INSERT, pytest.fail)
+    assert added == [part]
 
 
 def test_bad_records_of_a_view_are_sent_when_its_table_is_declared_again(

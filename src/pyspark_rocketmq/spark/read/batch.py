@@ -22,7 +22,7 @@ from pyspark_rocketmq.spark.read.schema import to_projection
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RocketMQBatchReader"]
+__all__ = ["RocketMQBatchReader", "resolve_ranges"]
 
 
 @called_by_spark
@@ -52,7 +52,7 @@ class RocketMQBatchReader(DataSourceReader):
     ) -> None:
         self._options = options
         self._projection = to_projection(schema, on_corrupt=options.on_corrupt)
-        self._start = options.start_policy(streaming=False)
+        options.start_policy(streaming=False)  # an error of Spark's first call, not of a task
         self._end = options.end_policy()
         self._connect = connect
         self._clock = clock
@@ -75,9 +75,25 @@ class RocketMQBatchReader(DataSourceReader):
         return read_partition(partition, self._options, self._projection)
 
     def _ranges(self, client: PlanningClient) -> tuple[OffsetRange, ...]:
-        moment = self._clock.now_ms()
-        queues = wait_for_queues(client, self._options, clock=self._clock, whole=True)
-        check_listed(self._start, queues)
-        check_listed(self._end, queues)
-        check_filter(client, queues, self._options)
-        return resolve_batch(client, self._start, self._end, queues, self._options, start_time_ms=moment)
+        return resolve_ranges(client, self._options, clock=self._clock)
+
+
+def resolve_ranges(
+    client: PlanningClient, options: SourceOptions, *, clock: Clock
+) -> tuple[OffsetRange, ...]:
+    """Return what a batch with these options reads now.
+
+    Raises
+    ------
+    OptionError
+        A start is after its end, or a listed queue does not exist.
+    RocketMQError
+        A name server or broker does not answer.
+    """
+    start, end = options.start_policy(streaming=False), options.end_policy()
+    moment = clock.now_ms()
+    queues = wait_for_queues(client, options, clock=clock, whole=True)
+    check_listed(start, queues)
+    check_listed(end, queues)
+    check_filter(client, queues, options)
+    return resolve_batch(client, start, end, queues, options, start_time_ms=moment)

@@ -38,7 +38,7 @@ from pyspark_rocketmq.sql.statements import (
 )
 from pyspark_rocketmq.sql.tables import Table
 
-__all__ = ["DeadLetters", "Planner", "Write", "plan_text"]
+__all__ = ["Planner", "Write", "plan_text"]
 
 _DESCRIBE: Final = frozenset({"DESCRIBE", "DESC"})
 
@@ -62,14 +62,6 @@ class Write:
     target: Target
     name: str
     mode: OutputMode
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetters:
-    """The bad records of a table, as messages for their topic."""
-
-    rows: DataFrame
-    table: Table
 
 
 def plan_text(rows: DataFrame) -> str:
@@ -307,13 +299,13 @@ class Planner:
                 found.createOrReplaceTempView(f"`{LOOKUP}{key}`")
         return self._spark.sql(text)
 
-    def plan_dead_letters(self, query: Query, sent: Set[Table], *, streaming: bool) -> list[DeadLetters]:
-        """Return the bad records of the tables that a query reads, except those that are ``sent`` already."""
+    def tables_with_dead_letters(self, query: Query) -> list[Table]:
+        """Return the tables that a query reads, also by views, and whose bad records go to a topic."""
         if _describes(query) or explained(query) is not None:
             return []
         return [
-            DeadLetters(table.dead_letters(self._spark, streaming=streaming), table)
-            for table in sorted(self._tables_of(query) - sent, key=lambda each: each.name)
+            table
+            for table in sorted(self._tables_of(query), key=lambda each: each.name)
             if table.options.bad_records is BadRecords.DEAD_LETTER
         ]
 
