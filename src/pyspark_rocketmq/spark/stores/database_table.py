@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType, TimestampType
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.body_formats import quote
+from pyspark_rocketmq.spark.stores.database_connection import first_line, open_engine
 from pyspark_rocketmq.spark.stores.sql_rows import (
     execute_rows,
     reflect_table,
@@ -56,10 +57,6 @@ class DatabaseTable:
         with self._connected() as engine, engine.connect() as connection:
             target = reflect_table(connection, self.name, self.schema, rows, self.key)
             columns = rows.fieldNames()
-            if missing := [name for name in columns if name not in target.c]:
-                raise OptionError(
-                    f"table {self.name} has no column {missing[0]!r}; it has {', '.join(target.c.keys())}"
-                )
             if self.key:
                 self._check_key(connection.dialect.name, target, columns)
 
@@ -112,15 +109,11 @@ class DatabaseTable:
 
     @contextmanager
     def _connected(self) -> Iterator[sa.Engine]:
-        try:
-            engine = sa.create_engine(self.url, poolclass=sa.NullPool)
-        except ModuleNotFoundError as error:
-            raise OptionError(f"the database needs its driver in Python: pip install {error.name}") from error
+        engine = open_engine(self.url, poolclass=sa.NullPool)
         try:
             yield engine
-        except sa.exc.DBAPIError as error:
-            first_line = str(error.orig).strip().partition("\n")[0]
-            raise RocketMQError(f"the database of table {self.name} failed: {first_line}") from error
+        except sa.exc.SQLAlchemyError as error:
+            raise RocketMQError(f"the database of table {self.name} failed: {first_line(error)}") from error
 
 
 def _local_times(dialect: str, target: sa.Table, rows: StructType) -> list[str]:

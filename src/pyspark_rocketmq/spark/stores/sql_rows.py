@@ -73,7 +73,7 @@ def reflect_table(
     Raises
     ------
     OptionError
-        The table does not exist, or would keep a part of a failed batch.
+        The table does not exist, lacks a column, or would keep a part of a failed batch.
     """
     try:
         target = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
@@ -83,6 +83,10 @@ def reflect_table(
             f"the table does not exist, create it before the query, for example with: {statement}",
             table=table,
         ) from error
+    if missing := [name for name in rows.fieldNames() if name not in target.c]:
+        raise OptionError(
+            f"table {table} has no column {missing[0]!r}; it has {', '.join(target.c.keys())}", schema=schema
+        )
     engine = target.kwargs.get(f"{connection.dialect.name}_engine")
     if engine is not None and not _has_transactions(connection, engine):
         raise OptionError(

@@ -12,6 +12,11 @@ from sqlalchemy.dialects import mysql
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
+from pyspark_rocketmq.spark.stores.database_connection import (
+    database_errors,
+    open_connection,
+    open_engine,
+)
 from pyspark_rocketmq.spark.stores.database_url import parse_url, shown_url
 from pyspark_rocketmq.spark.stores.offset_store import OffsetStore, StoreTransaction
 
@@ -86,13 +91,36 @@ class SqlOffsetStore(OffsetStore[sa.Connection]):
 
     @contextmanager
     def transaction(self) -> Iterator[StoreTransaction[sa.Connection]]:
-        """Begin a database transaction."""
+        """Begin a database transaction.
+
+        Raises
+        ------
+        OptionError
+            The URL is invalid, or the database's driver is missing.
+        RocketMQError
+            The database does not answer, or refuses a statement. The transaction is rolled back.
+        """
         if self._engine is None:
-            engine = sa.create_engine(parse_url(self._url))
-            _METADATA.create_all(engine)
-            self._engine = engine
-        with self._engine.begin() as connection:
+            self._engine = self._with_tables()
+        with self._begun(self._engine) as connection:
             yield _SqlTransaction(connection, self._job)
+
+    def _with_tables(self) -> sa.Engine:
+        engine = open_engine(self._url)
+        try:
+            with self._begun(engine) as connection:
+                _METADATA.create_all(connection)
+        except BaseException:
+            engine.dispose()
+            raise
+        return engine
+
+    @contextmanager
+    def _begun(self, engine: sa.Engine) -> Iterator[sa.Connection]:
+        advice = "the transaction is rolled back, and its batch runs again when the query is started again"
+        said = database_errors(engine.url, advice=advice, job=self._job)
+        with open_connection(engine) as connection, said, connection.begin():
+            yield connection
 
     def close(self) -> None:
         """Close the database connections. The store can be used again."""

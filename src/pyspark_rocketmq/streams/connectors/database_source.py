@@ -23,7 +23,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.features import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark_rocketmq.spark.read.position_keeper import reader_for
-from pyspark_rocketmq.streams.connectors.database_connection import connected
+from pyspark_rocketmq.spark.stores.database_connection import connected
 from pyspark_rocketmq.streams.frame.python_steps import to_json
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.spark.boundary import called_by_spark
-from pyspark_rocketmq.streams.connectors.database_connection import connected
+from pyspark_rocketmq.spark.stores.database_connection import connected
 from pyspark_rocketmq.streams.frame.python_steps import to_json, to_plain
 
 if TYPE_CHECKING:

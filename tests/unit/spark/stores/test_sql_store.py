@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
 import pytest
+import sqlalchemy as sa
+from pyspark.sql.types import StringType, StructField, StructType
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.spark.stores.database_connection import database_errors
+from pyspark_rocketmq.spark.stores.sql_rows import append_to
 from pyspark_rocketmq.spark.stores.sql_store import _BATCHES, _OFFSETS, SqlOffsetStore
 
 
@@ -23,3 +35,66 @@ def test_a_store_is_shown_without_the_password(url):
     shown = repr(SqlOffsetStore(url, job="j"))
     assert "@h/d" in shown or "//h/d" in shown
     assert "hidden" not in shown
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Iterator[SqlOffsetStore]:
+    store = SqlOffsetStore(f"sqlite:///{tmp_path / 'results.db'}", job="orders")
+    with store.transaction() as transaction:
+        transaction.handle.execute(sa.text("CREATE TABLE bodies (body TEXT NOT NULL UNIQUE, day DATE)"))
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"body": ["b-secret", "b-secret"]}, "UNIQUE constraint failed: bodies.body"),
+        ({"body": ["b-secret", None]}, "NOT NULL constraint failed: bodies.body"),
+        ({"body": ["b-secret"], "day": ["b-secret"]}, "SQLite Date type only accepts Python date objects"),
+    ],
+)
+def test_what_the_database_refuses_is_said_without_the_rows(results, columns, told):
+    batch = pa.table(columns)
+    schema = StructType([StructField(name, StringType()) for name in columns])
+    rows = SimpleNamespace(schema=schema, columns=list(columns), toArrow=lambda: batch)
+    with pytest.raises(RocketMQError) as caught, results.transaction() as transaction:
+        append_to("bodies")(transaction.handle, rows)
+    assert re.search(rf"refuses a statement: {told}.*; .*rolled back.*job=orders", str(caught.value))
+    assert "b-secret" not in "".join(traceback.format_exception(caught.value))
+    with results.transaction() as transaction:
+        assert transaction.handle.scalar(sa.text("SELECT count(*) FROM bodies")) == 0
+
+
+def test_a_row_in_the_next_lines_of_postgresql_s_error_is_not_shown():
+    said = Exception('null value in column "n"\nDETAIL:  Failing row contains (b-secret).')
+    error = sa.exc.IntegrityError("INSERT", {}, said)
+    url = sa.make_url("postgresql://u:p@h/d")
+    with pytest.raises(RocketMQError) as caught, database_errors(url, advice="do this"):
+        raise error
+    assert 'refuses a statement: null value in column "n"; do this' in str(caught.value)
+    assert "b-secret" not in str(caught.value)
+
+
+def test_a_column_that_the_table_does_not_have_is_named(results):
+    schema = StructType([StructField("size", StringType())])
+    rows = SimpleNamespace(schema=schema, columns=["size"])
+    told = "table bodies has no column 'size'; it has body, day"
+    with pytest.raises(OptionError, match=told), results.transaction() as transaction:
+        append_to("bodies")(transaction.handle, rows)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgresql+psycopg://u:b-secret@127.0.0.1:1/d", "does not answer: connection"),
+        ("mysql+pymysql://u:b-secret@127.0.0.1:1/d?unknown=x", "does not answer: .*argument 'unknown'"),
+        ("unknown://u:b-secret@h/d", "no such database: .*unknown"),
+        ("oracle://u:b-secret@h/d", "needs its driver in Python: pip install oracledb"),
+        ("sqlite:////no/folder.db", "does not answer: unable to open database file"),
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_said_without_its_password(url, told):
+    with pytest.raises(RocketMQError, match=told) as caught:
+        SqlOffsetStore(url, job="orders").starting_offsets()
+    assert "b-secret" not in "".join(traceback.format_exception(caught.value))

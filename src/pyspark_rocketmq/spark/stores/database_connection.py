@@ -1,0 +1,124 @@
+"""Connections to databases, whose errors say what failed and contain neither passwords nor rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.spark.stores.database_url import parse_url, shown_url
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+__all__ = ["connected", "database_errors", "first_line", "open_connection", "open_engine"]
+
+
+@contextmanager
+def connected(url: str, *, advice: str) -> Iterator[sa.Connection]:
+    """Connect to a database.
+
+    Parameters
+    ----------
+    url : str
+        SQLAlchemy's.
+    advice : str
+        What to check if the database refuses a statement.
+
+    Raises
+    ------
+    OptionError
+        The URL is invalid, or the database's driver is missing.
+    RocketMQError
+        The database does not answer, or refuses a statement.
+    """
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    engine = open_engine(url, poolclass=sa.NullPool)
+    try:
+        with open_connection(engine) as connection, database_errors(engine.url, advice=advice):
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def open_engine(url: str, **settings: Any) -> sa.Engine:
+    """Return SQLAlchemy's engine of a database. The text of its errors has no rows.
+
+    Raises
+    ------
+    OptionError
+        The URL is invalid, or the database's driver is missing.
+    """
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    parsed = parse_url(url)
+    try:
+        return sa.create_engine(parsed, hide_parameters=True, **settings)
+    except ModuleNotFoundError as error:
+        raise OptionError(f"the database needs its driver in Python: pip install {error.name}") from error
+    except sa.exc.ArgumentError as error:
+        raise OptionError(
+            f"SQLAlchemy has no such database: {_reason(error, parsed)}", url=shown_url(parsed)
+        ) from None
+
+
+def open_connection(engine: sa.Engine) -> sa.Connection:
+    """Return a connection to a database.
+
+    Raises
+    ------
+    RocketMQError
+        The database does not answer.
+    """
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    # Drivers raise their own errors for parameters that they do not know.
+    try:
+        return engine.connect()
+    except (sa.exc.SQLAlchemyError, TypeError, ValueError) as error:
+        raise RocketMQError(
+            f"the database does not answer: {_reason(error, engine.url)}; check the URL, and that the server "
+            "runs",
+            url=shown_url(engine.url),
+        ) from None
+
+
+@contextmanager
+def database_errors(url: sa.URL, *, advice: str, **facts: Any) -> Iterator[None]:
+    """Raise SQLAlchemy's errors as this package's.
+
+    Parameters
+    ----------
+    url : sqlalchemy.URL
+    advice : str
+        What to do if the database refuses a statement.
+    **facts : Any
+        More facts of the error.
+
+    Raises
+    ------
+    RocketMQError
+        The database refuses a statement.
+    """
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    try:
+        yield
+    except sa.exc.SQLAlchemyError as error:
+        raise RocketMQError(
+            f"the database refuses a statement: {first_line(error)}; {advice}", url=shown_url(url), **facts
+        ) from error
+
+
+def first_line(error: sa.exc.SQLAlchemyError) -> str:
+    """Return what a driver says about a statement. PostgreSQL's next lines may have the row."""
+    text = str(getattr(error, "orig", None) or error.args[0])
+    return text.strip().partition("\n")[0]
+
+
+def _reason(error: Exception, url: sa.URL) -> str:
+    """Return what the driver says about a connection, in one line."""
+    text = " ".join(str(getattr(error, "orig", None) or error.args[0]).split())
+    return text.replace(url.password, "***") if url.password else text
