@@ -9,10 +9,12 @@ import pytest
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams import StreamBuilder
+from pyspark_rocketmq.streams.frame import error_handling
+from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.run import sinks
 
-ROWS = SimpleNamespace(select=lambda *_: ROWS)
+ROWS = SimpleNamespace(select=lambda *_: ROWS, observe=lambda *_: ROWS)
 FLOW = SimpleNamespace(df=ROWS, shape=Shape.COLUMNS, checked=True, columns=(), updates=False, beats=False)
 
 
@@ -20,8 +22,10 @@ def source(*, tail):
     return StreamBuilder.dataStream("tests", "sinks").fromFile("/in", tail=tail)
 
 
-def compiled(plan, flow=FLOW):
-    return SimpleNamespace(plan=plan, find_common_step=lambda: plan.sinks[0].input, flow=lambda _: flow)
+def compiled(plan, flow=FLOW, guard=None):
+    return SimpleNamespace(
+        plan=plan, guard=guard, find_common_step=lambda: plan.sinks[0].input, flow=lambda _: flow
+    )
 
 
 def test_a_table_beside_another_sink_is_refused_before_a_query_starts(monkeypatch):
@@ -31,6 +35,29 @@ def test_a_table_beside_another_sink_is_refused_before_a_query_starts(monkeypatc
     monkeypatch.setattr(sinks, "_configure", lambda *_: pytest.fail("a query starts"))
     with pytest.raises(PlanError, match=r"must be the only sink of its job.*toTable#3"):
         sinks.start_sinks(compiled(plan), None, "/checkpoint", {})
+
+
+def test_batches_of_a_job_with_several_sinks_leave_nothing_in_its_guard(monkeypatch):
+    """A job that runs for weeks would keep the DataFrames of all its batches."""
+
+    def check(flow, sink, guard):
+        guard.count_errors(ROWS, MagicMock(), sink)
+        return flow
+
+    job, written = Guard("skip"), []
+    plan = source(tail=True).to(lambda *_: written.append(1)).to(lambda *_: written.append(2)).plan()
+    writer = SimpleNamespace(foreachBatch=lambda write: SimpleNamespace(start=lambda: write))
+    monkeypatch.setattr(sinks, "_configure", lambda *_: writer)
+    monkeypatch.setattr(sinks, "final_flow", check)
+    monkeypatch.setattr(sinks, "replace", lambda flow, **_: flow)
+    monkeypatch.setattr(sinks, "Compiler", lambda _, plan, given: compiled(plan, guard=Guard("skip")))
+    monkeypatch.setattr(error_handling, "F", MagicMock())
+    write = sinks.start_sinks(compiled(plan), job, "/checkpoint", {})
+    before = len(job.names)
+    for number in range(3):
+        write(MagicMock(), number)
+    assert written == [1, 2] * 3
+    assert len(job.names) == before
 
 
 def test_a_run_over_bounded_sources_writes_nothing_if_a_later_sink_refuses():

@@ -73,8 +73,9 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         try:
             given = {shared: replace(common, df=batch)}
             branches = Compiler(batch.sparkSession, plan, given)
+            errors = branches.guard  # the job's would keep what every batch adds to it
             for sink, write_rows in writers:
-                write_rows(sink_of(sink).rows(final_flow(branches.flow(sink), sink, guard), plan), number)
+                write_rows(sink_of(sink).rows(final_flow(branches.flow(sink), sink, errors), plan), number)
         finally:
             batch.unpersist()
 
