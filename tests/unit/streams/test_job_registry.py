@@ -12,6 +12,7 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
     checkpoint_of,
+    dead_letters_checkpoint,
     find_job,
     forget_unwritten_start,
     job_lock,
@@ -65,6 +66,14 @@ def test_a_record_is_replaced_as_a_whole(tmp_path):
         assert JobRecord(**json.load(reader)).pid == 1
     assert find_job("a.b").pid == 3
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_the_checkpoint_of_dead_letters_is_no_other_jobs():
+    """Of two jobs with one checkpoint, each would take the other's offsets for its own."""
+    place = dead_letters_checkpoint(checkpoint_of("x"))
+    assert place.startswith(f"{checkpoint_of('x')}/"), "which no other job has"
+    assert place not in {checkpoint_of(f"x{between}dead-letters") for between in "-./"}
+    assert dead_letters_checkpoint("hdfs://host/x/") == dead_letters_checkpoint("hdfs://host/x")
 
 
 def test_the_checkpoint_of_another_pipeline_is_refused(tmp_path):

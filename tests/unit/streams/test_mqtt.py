@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError, PlanError, RocketMQError
+from pyspark_rocketmq.streams import StreamBuilder
+from pyspark_rocketmq.streams.connectors.mqtt import MqttTopicSource
 from pyspark_rocketmq.streams.connectors.mqtt_source import Journal, MqttAddress
 
 
@@ -64,3 +66,33 @@ def test_an_address_shows_no_password():
     assert "hidden" not in repr(address)
     with pytest.raises(OptionError, match="needs an id"):
         MqttAddress("tcp://h", "")
+
+
+def journal_of(job, topic, client="c"):
+    source = StreamBuilder.dataStream("ns", job).fromMqtt("tcp://h:1", client, topic)
+    (node, _) = source.toPrint().plan().nodes()
+    return node.options["journal"]
+
+
+def test_a_journal_is_of_one_job_and_topic():
+    assert journal_of("a-b", "c") != journal_of("a", "b-c")
+    assert journal_of("a", "b/c") != journal_of("a/b", "c")
+    assert journal_of("a", "b") == journal_of("a", "b"), "after a restart, too"
+
+
+def test_two_sources_of_a_job_do_not_share_a_journal():
+    """Each would read the messages of both."""
+    source = StreamBuilder.dataStream("ns", "p")
+    one, other, third = (
+        source.fromMqtt(f"tcp://plant-{n}:1", "c", "heat", journal=file)
+        for n, file in enumerate((None, None, "/a/file"))
+    )
+    _check_journals(one.union(third).toPrint().plan())
+    with pytest.raises(PlanError, match=r"two MQTT sources of a job have one journal.*journal='/a/file'"):
+        _check_journals(one.union(other).toPrint().plan())
+
+
+def _check_journals(plan):
+    for node in plan.nodes():
+        if isinstance(node, MqttTopicSource):
+            node._check_journal(plan)

@@ -167,7 +167,8 @@ class DataStreamSource(SourceNames[DataStream]):
         maxRowsPerTrigger : int, optional
             Maximum number of messages per batch. Default: 10,000.
         """
-        file = journal or str(jobs_home() / "journals" / f"{file_name(self._job.name)}-{file_name(topic)}.db")
+        name = file_name(f"{self._job.name}\0{topic}")  # a dash would be part of both
+        file = journal or str(jobs_home() / "journals" / f"{name}.db")
         given: dict[str, Any] = {"url": url, "clientId": clientId}
         given |= {"username": username, "password": password}
         MqttAddress.of(option_texts(given))  # raises if the address is invalid

@@ -48,6 +48,7 @@ class MqttTopicSource(RecordSource):
                 "onError('skip'), which counts malformed records",
                 step=self.name,
             )
+        self._check_journal(plan)
         options = dict(self.options)
         beats = has_watermark(analysis)
         if beats:
@@ -60,6 +61,17 @@ class MqttTopicSource(RecordSource):
         if beats:
             columns.append(F.col("topic").isNull().alias(BEAT))
         return Flow(df.select(*columns), self.shape, beats=beats)
+
+    def _check_journal(self, plan: Plan) -> None:
+        journal = self.options["journal"]
+        sources = (node for node in plan.nodes() if isinstance(node, MqttTopicSource) and node is not self)
+        if any(node.options["journal"] == journal for node in sources):
+            raise PlanError(
+                "two MQTT sources of a job have one journal, and each would read the messages of both: set "
+                "journal='/a/file' for one of them",
+                step=self.name,
+                journal=journal,
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -19,6 +19,7 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 __all__ = [
     "JobRecord",
     "checkpoint_of",
+    "dead_letters_checkpoint",
     "find_job",
     "forget_unwritten_start",
     "job_lock",
@@ -62,6 +63,11 @@ def file_name(job: str) -> str:
 def checkpoint_of(job: str) -> str:
     """Return the default checkpoint of a job."""
     return str(jobs_home() / "checkpoints" / file_name(job))
+
+
+def dead_letters_checkpoint(checkpoint: str) -> str:
+    """Return the checkpoint of a job's dead letters, in the job's: beside that, it may be another job's."""
+    return f"{checkpoint.rstrip('/')}/dead-letters"
 
 
 def local_path(checkpoint: str) -> Path | None:

@@ -34,6 +34,7 @@ from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
     checkpoint_of,
+    dead_letters_checkpoint,
     forget_unwritten_start,
     job_lock,
     take_stop_request,
@@ -124,7 +125,7 @@ def start(
         record = _make_record(plan, checkpoint)
         record.check_pipeline()
         take_stop_request(plan.job)  # a request for an earlier run
-        letters_checkpoint = f"{checkpoint}-dead-letters"
+        letters_checkpoint = dead_letters_checkpoint(checkpoint)
         for place in (checkpoint, letters_checkpoint):
             forget_unwritten_start(place)
         with temporary_settings(session, _query_settings(session)), _limit_memory(session, plan):
