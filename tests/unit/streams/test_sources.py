@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.model.positions import Earliest, Latest
 from pyspark_rocketmq.options import EventTime, SourceOptions, parse_options
-from pyspark_rocketmq.streams import RocketMQStream, StreamBuilder
+from pyspark_rocketmq.streams import RocketMQStream, SchemaConfig, SchemaType, StreamBuilder
 from pyspark_rocketmq.streams.connectors import rocketmq
 from pyspark_rocketmq.streams.connectors.dataframes import FrameSource
 from pyspark_rocketmq.streams.plan.analysis import analyze
@@ -86,6 +86,59 @@ def test_an_option_replaces_the_default_in_each_of_its_spellings(given, start, a
     options = options_of(source.toPrint().plan())
     assert options.start_policy(streaming=True) == start
     assert options.event_time_alignment is alignment
+
+
+@pytest.mark.parametrize(
+    ("more", "named", "told"),
+    [
+        (("a:1",), {"nameServer": "b:1"}, "nameServer is given twice"),
+        (("a:1",), {"namesrvAddr": "b:1"}, "given twice, by its place and by its name"),
+        (("x", False, "a:1"), {"tags": "y"}, "given twice, by its place and by its name"),
+        ((False, "a:1"), {"isJson": True}, "given twice, by its place and by its name"),
+        (("x", "y", "a:1"), {}, "takes topic, groupName, then namesrvAddr"),
+        (("a:1",), {"CONSUMERGROUP": "other"}, "consumerGroup is given twice"),
+        (("a:1",), {"consumer.group": "other"}, "consumerGroup is given twice"),
+        (("a:1", SchemaConfig(SchemaType.JSON)), {"schema": "k int"}, "schema= and a SchemaConfig"),
+        (("a:1",), {"columns": "keys,body"}, "columns has no effect: remove it, or .*from_"),
+        (("a:1",), {"BODYAS": "binary"}, "bodyAs has no effect"),
+        (("a:1",), {"includeProperties": True}, "includeProperties has no effect"),
+    ],
+)
+def test_what_is_given_to_a_topic_replaces_nothing_silently(more, named, told):
+    with pytest.raises(PlanError, match=rf"{told}.*fromRocketmq#1"):
+        StreamBuilder.dataStream("ns", "p").fromRocketmq("t", "g", *more, **named)
+
+
+def test_what_is_given_twice_alike_is_one():
+    source = StreamBuilder.dataStream("ns", "p")
+    topic = source.fromRocketmq("t", "g", "a:1", nameServer="a:1", bodyAs="String", COLUMNS="")
+    options = options_of(topic.toPrint().plan())
+    assert options.client.name_servers == ("a:1",)
+    assert options.columns == ("topic", "body", "storeTimestamp")
+
+
+@pytest.mark.parametrize(
+    ("call", "step"),
+    [
+        (lambda source: source.fromKafka("h:1", "t", "g", subscribe="u"), "fromKafka#1"),
+        (lambda source: source.fromArray([1]).toKafka("h:1", "t", TOPIC="u"), "toKafka#2"),
+        (lambda source: source.fromArray([1]).toRocketmq("t", "h:1", nameServer="h:2"), "toRocketmq#2"),
+        (lambda source: source.fromArray([1]).toRocketmq("t", "h:1", namesrvAddr="h:2"), "toRocketmq#2"),
+        (lambda source: source.fromArray([1]).toRocketmq("t", "x", "g", "h:1", tags="y"), "toRocketmq#2"),
+        (lambda _: StreamBuilder("j").source("t", namesrv="h:1", nameServer="h:2"), "source#1"),
+        (lambda _: StreamBuilder("j").source("t", group="g", consumerGroup="h"), "source#1"),
+    ],
+)
+def test_no_source_or_sink_takes_an_option_twice(call, step):
+    with pytest.raises(PlanError, match=f"given twice, .*{step}"):
+        call(StreamBuilder.dataStream("ns", "p"))
+
+
+@pytest.mark.parametrize("given", [{"group": "g"}, {"consumerGroup": "g"}, {"consumer.group": "g"}, {}])
+def test_the_group_of_a_source_is_the_given_one_or_the_jobs(given):
+    builder = StreamBuilder("a job")
+    builder.source("t", namesrv="h:1", **given).print()
+    assert options_of(builder.build().job.plan()).consumer_group == ("g" if given else "a_job")
 
 
 @pytest.mark.filterwarnings("ignore:auto.offset.reset=largest became")

@@ -11,8 +11,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.options.declare import with_defaults
 from pyspark_rocketmq.spark.features import FEATURES
 from pyspark_rocketmq.spark.stores.database_url import database_url
+from pyspark_rocketmq.streams.api.arguments import JavaArguments, all_options
 from pyspark_rocketmq.streams.api.compat import SourceNames
 from pyspark_rocketmq.streams.api.data_stream import DataStream
 from pyspark_rocketmq.streams.api.job import Job
@@ -75,25 +78,21 @@ class DataStreamSource(SourceNames[DataStream]):
         **options
             Any option of the source, such as ``maxOffsetsPerTrigger=10_000``.
         """
-        config = next((value for value in more if isinstance(value, SchemaConfig)), None)
-        plain = [value for value in more if isinstance(value, str | bool)]
-        for at, value in enumerate(plain, start=1):
-            if isinstance(value, str) and at == len(plain):
-                namesrvAddr = value
-            elif isinstance(value, bool):
-                isJson = value
-            else:
-                tags = value
+        step = self._job.step("fromRocketmq")
+        found = JavaArguments.of(step, more, name_server=namesrvAddr, tags=tags, is_json=isJson)
         given = {
             "topic": topic,
             "consumerGroup": groupName,
-            "nameServer": namesrvAddr,
-            "tags": tags if tags != "*" else None,
-            **options,
+            "nameServer": found.name_server,
+            "tags": found.tags if found.tags != "*" else None,
         }
+        config, isJson = found.config, found.is_json
         if config is not None:
+            if schema is not None:
+                raise PlanError("schema= and a SchemaConfig are both given: remove one", step=step)
             schema, isJson = config.schema(), config.kind is SchemaType.JSON
-        stream = self._records(RocketMQSource, "fromRocketmq", topic, given, schema, json=isJson)
+        texts = all_options(step, given, options, SourceOptions)
+        stream = self._records(RocketMQSource, step, topic, texts, schema, json=isJson)
         return stream if config is None or config.decode is None else stream.map(config.decode)
 
     def fromKafka(
@@ -120,14 +119,16 @@ class DataStreamSource(SourceNames[DataStream]):
         **options
             Any option of Spark's source; ``kafka.sasl.jaas.config="..."`` in a dict, by ``**{...}``.
         """
+        step = self._job.step("fromKafka")
         given = {
             "kafka.bootstrap.servers": bootstrapServers,
             "subscribe": topic,
             "groupIdPrefix": groupName,
-            "startingOffsets": "earliest",
-            **options,
         }
-        return self._records(KafkaSource, "fromKafka", topic, given, schema, json=isJson)
+        texts = all_options(step, given, options)
+        if not any(name.lower() == "startingoffsets" for name in texts):
+            texts["startingOffsets"] = "earliest"
+        return self._records(KafkaSource, step, topic, texts, schema, json=isJson)
 
     def fromMqtt(  # noqa: PLR0917 - as in Java
         self,
@@ -174,7 +175,8 @@ class DataStreamSource(SourceNames[DataStream]):
         MqttAddress.of(option_texts(given))  # raises if the address is invalid
         given |= {"topic": topic, "journal": file, "caFile": caFile}
         given |= {"heartbeatMs": heartbeatMs, "maxRowsPerTrigger": maxRowsPerTrigger}
-        return self._records(MqttTopicSource, "fromMqtt", topic, given, schema, json=isJsonData)
+        step = self._job.step("fromMqtt")
+        return self._records(MqttTopicSource, step, topic, given, schema, json=isJsonData)
 
     def fromMultipleDB(
         self,
@@ -220,7 +222,8 @@ class DataStreamSource(SourceNames[DataStream]):
             "settleSeconds": settleSeconds,
             "maxRowsPerTrigger": maxRowsPerTrigger,
         }
-        return self._records(AddedRowsSource, "fromMultipleDB", tablePattern, given, schema, json=True)
+        step = self._job.step("fromMultipleDB")
+        return self._records(AddedRowsSource, step, tablePattern, given, schema, json=True)
 
     def _records(
         self,
@@ -234,9 +237,7 @@ class DataStreamSource(SourceNames[DataStream]):
     ) -> DataStream:
         if options.get("maxRowsPerTrigger") is not None:
             FEATURES.require("4.2", "maxRowsPerTrigger", "remove it, or use that release")
-        node = connector(
-            name=self._job.step(step), topic=topic, options=option_texts(options), json=json, schema=schema
-        )
+        node = connector(name=step, topic=topic, options=option_texts(options), json=json, schema=schema)
         return DataStream(self._job, node)
 
     def fromFile(
@@ -294,7 +295,8 @@ class DataStreamSource(SourceNames[DataStream]):
         source : DataFrame or DataSource
             A Python data source is registered with the session, and read as a stream if it supports that.
         timeField : str, optional
-            The column of event times. Default: the processing time.
+            The column of event times: timestamps, milliseconds, or texts of either. A row without a time is
+            malformed. Default: the processing time.
         """
         if not isinstance(source, DataFrame | DataSource):
             raise PlanError(
@@ -355,16 +357,14 @@ class StreamBuilder:
         namesrv : str, optional
             Default: the one given to `RocketMQStream`, or ``$NAMESRV_ADDR``.
         """
-        given = {
-            "topic": topicName,
-            "consumerGroup": group or re.sub(r"[^A-Za-z0-9_-]", "_", self._job.name),
-            "nameServer": namesrv,
-            **options,
-        }
+        step = self._job.step("source")
+        given = {"topic": topicName, "consumerGroup": group, "nameServer": namesrv}
+        group_of_job = {"consumerGroup": re.sub(r"[^A-Za-z0-9_-]", "_", self._job.name)}
+        texts = all_options(step, given, options, SourceOptions)
         node: p.Node = RocketMQSource(
-            name=self._job.step("source"),
+            name=step,
             topic=topicName,
-            options=option_texts(given),
+            options=with_defaults(SourceOptions, texts, group_of_job),
             json=deserializer is None,
             schema=schema,
         )

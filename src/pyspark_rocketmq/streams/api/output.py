@@ -10,7 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.spark.stores.database_url import database_url
+from pyspark_rocketmq.streams.api.arguments import all_options
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.connectors.base import option_texts
 from pyspark_rocketmq.streams.connectors.database import DatabaseSink
@@ -122,23 +124,16 @@ class StreamOutput:
             Any option of the sink, such as ``createTopic=True``.
         """
         name = self._job.step("toRocketmq")
-        found: dict[str, Any] = {"topic": topic, **options}
-        match names:
-            case ():
-                pass
-            case (address,):
-                found["nameServer"] = address
-            case (group, address):
-                found |= {"producerGroup": group, "nameServer": address}
-            case (tags, group, address):
-                found |= {"tags": tags, "producerGroup": group, "nameServer": address}
-            case _:
-                raise PlanError("toRocketmq takes topic, tags, group and name server", step=name)
-        if namesrvAddr is not None:
-            found["nameServer"] = namesrvAddr
-        if guarantee is not None:
-            found["deliveryGuarantee"] = guarantee
-        texts = option_texts(found)
+        if len(names) > 3:
+            raise PlanError("toRocketmq takes topic, tags, group and name server", step=name)
+        if names and namesrvAddr is not None:
+            raise PlanError(
+                "the name server is given twice, by its place and its name: remove one", step=name
+            )
+        places = ("nameServer", "producerGroup", "tags")
+        given = dict(zip(places, reversed(names), strict=False))
+        own = {"topic": topic, "nameServer": namesrvAddr, "deliveryGuarantee": guarantee, **given}
+        texts = all_options(name, own, options, SinkOptions)
         return self._sink(RocketMQSink(name=name, input=self._node, options=texts))
 
     def toKafka(self, bootstrapServers: str, topic: str, **options: Any) -> Self:
@@ -151,12 +146,9 @@ class StreamOutput:
         **options
             Any option of Spark's Kafka sink, such as ``**{"kafka.acks": "all"}``.
         """
-        given = {"kafka.bootstrap.servers": bootstrapServers, "topic": topic, **options}
-        return self._sink(
-            KafkaSink(
-                name=self._job.step("toKafka"), input=self._node, topic=topic, options=option_texts(given)
-            )
-        )
+        name = self._job.step("toKafka")
+        texts = all_options(name, {"kafka.bootstrap.servers": bootstrapServers, "topic": topic}, options)
+        return self._sink(KafkaSink(name=name, input=self._node, topic=topic, options=texts))
 
     def toMqtt(
         self,

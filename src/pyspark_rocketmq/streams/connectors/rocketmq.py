@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.options import ClientOptions, Guarantee, SinkOptions, SourceOptions
 from pyspark_rocketmq.options.declare import given_value, list_declared, with_defaults
 from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
@@ -44,6 +45,16 @@ _CONNECTION: Final = frozenset(
     if declared.name not in {"nameServer", "namespace"}  # which are in the query's offsets
     for spelling in declared.spellings
 )
+_OWN_OPTIONS: Final[Mapping[str, str]] = {
+    "columns": "",
+    "bodyAs": "string",
+    "includeProperties": "false",
+    "includeAlignedTimestamp": "false",
+}
+"""The options of the rows, and the values that change nothing."""
+
+_OWN: Final = frozenset(name.lower() for name in _OWN_OPTIONS)
+
 _NOTIFIED_S: Final = 0.5
 _SPACES: Final[Mapping[str, str]] = {" ": "%20", "\t": "%09", "\n": "%0A"}
 _EMPTY: Final = "<empty>"
@@ -71,6 +82,21 @@ class RocketMQSource(RecordSource):
 
     time: RecordTime = RecordTime.STORE
 
+    def __post_init__(self) -> None:
+        """Check that no option is given that the pipeline sets.
+
+        Raises
+        ------
+        PlanError
+        """
+        for name, own in _OWN_OPTIONS.items():
+            if (given_value(SourceOptions, self.options, name) or own).strip().lower() != own:
+                raise PlanError(
+                    f"a pipeline reads the text of a body and the message's time, so {name} has no effect: "
+                    "remove it, or read the other columns with spark.readStream and from_(df)",
+                    step=self.name,
+                )
+
     def read(self, spark: SparkSession, analysis: Analysis, plan: Plan) -> Flow:
         """Return the source's flow."""
         defaults = {"startingOffsets": "earliest", "eventTimeAlignment": self.time.value}
@@ -86,8 +112,8 @@ class RocketMQSource(RecordSource):
                 idle_ms = int(plan.idle_s * 1000)
             options["heartbeatInterval"] = f"{idle_ms}ms"
         time = f"{self.time.value}Timestamp"
-        options["columns"] = f"topic,body,{time}"
-        options["bodyAs"] = "string"
+        options = {name: value for name, value in options.items() if name.lower() not in _OWN}
+        options |= {"columns": f"topic,body,{time}", "bodyAs": "string"}
         if plan.on_error != "fail":
             # Without a body, JSON is malformed, which the next step counts. A text has no such step.
             corrupt = {"onCorrupt": "skip" if self.shape is Shape.TEXT else "null"}
