@@ -85,6 +85,19 @@ def test_the_field_of_times_of_a_frame_may_have_a_dot(spark):
         assert row[0] == f"2030-01-01 00:00:{second // 10}0", field
 
 
+def test_a_number_is_in_milliseconds_also_as_the_time_of_a_frame(spark):
+    """Seconds, as Spark's cast takes it, would be fifty thousand years later."""
+    frame = spark.sql(
+        "SELECT 1893456005000 AS n, '1893456005000' AS text, '2030-01-01 00:00:05' AS shown "
+        "UNION ALL SELECT NULL, 'x', '99999-01-01'"
+    )
+    for field in frame.columns:
+        stream = source(spark).from_(frame, timeField=field)
+        windows = stream.window(TumblingWindow.of(Time.seconds(10))).count("n").toDataStream()
+        rows = windows.toDF().select("start_time", "n").collect()
+        assert [tuple(row) for row in rows] == [("2030-01-01 00:00:00", 1)], field
+
+
 def test_bytes_that_are_no_utf_8_are_replaced_as_in_javas_clients(spark, tmp_path, capsys):
     (tmp_path / "in.txt").write_bytes(b'{"a": "\xe9"}\n{"a": "\xc3\xa9"}\n')
     for step in (None, json.loads, lambda text: {**json.loads(text)}):

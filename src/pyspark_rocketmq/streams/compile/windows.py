@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import DateType, IntegralType, NumericType, StringType, TimestampType
+from pyspark.sql.types import DateType, IntegralType, NumericType, TimestampType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.body_formats import quote
@@ -22,8 +22,9 @@ from pyspark_rocketmq.streams.compile.decimals import (
 from pyspark_rocketmq.streams.compile.stateful import aggregate_incrementally
 from pyspark_rocketmq.streams.compile.window_state import emit_windows, make_schedule
 from pyspark_rocketmq.streams.frame.error_handling import Guard
+from pyspark_rocketmq.streams.frame.event_times import event_time
 from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, WINDOW_ID, Flow, column, window_id
-from pyspark_rocketmq.streams.frame.python_steps import BEAT, FIRST_MS, LAST_MS, TAG, TIME, WINDOW
+from pyspark_rocketmq.streams.frame.python_steps import BEAT, TAG, TIME, WINDOW
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS
@@ -41,25 +42,13 @@ KEY: Final = "key"
 def take_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
     """Return a flow with a field as event time: a timestamp, milliseconds, or a text of either."""
     flow = flow.with_fields([field], guard, step)
-    kind = flow.type_of(field)
-    value = column(field)
-    if isinstance(kind, NumericType):
-        time = _time_of_millis(value)
-    elif isinstance(kind, StringType):
-        time = F.coalesce(_time_of_millis(value.try_cast("double")), value.try_cast("timestamp"))
-    else:
-        time = value.cast("timestamp")
-    time = F.when(F.unix_millis(time).between(FIRST_MS, LAST_MS), time)
+    time = event_time(column(field), flow.type_of(field))
     if flow.beats:
         time = F.when(F.col(BEAT), F.col(TIME)).otherwise(time)
     df = flow.df.withColumn("__new_time", time)
     error = F.when(F.col("__new_time").isNull(), F.lit(f"no time in {field}"))
     df = guard.without_errors(df, flow.error_unless_beat(error), step)
     return replace(flow, df=df.withColumn(TIME, F.col("__new_time")).drop("__new_time"))
-
-
-def _time_of_millis(value: Column) -> Column:
-    return F.when(value.between(FIRST_MS, LAST_MS), F.timestamp_millis(value.cast("long")))
 
 
 def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> Flow:

@@ -66,6 +66,11 @@ class SourceConnector(Source):
         """
         raise NotImplementedError
 
+    def without_errors(self, flow: Flow, guard: Guard) -> Flow:
+        """Return the rows without those that the source itself knows to be malformed."""
+        del guard
+        return flow
+
     def follow(self, spark: SparkSession) -> contextlib.AbstractContextManager[None]:
         """Do what this system needs while a job runs. A job calls it for its first source of each system."""
         del spark
@@ -172,7 +177,7 @@ class TopicSink(SinkConnector):
 def read_source(spark: SparkSession, node: Source, analysis: Analysis, plan: Plan, guard: Guard) -> Flow:
     """Return a source's flow, with its fields parsed if its schema declares them."""
     assert isinstance(node, SourceConnector), node
-    flow = node.read(spark, analysis, plan)
+    flow = node.without_errors(node.read(spark, analysis, plan), guard)
     if node.schema is not None and flow.shape is Shape.COLUMNS and VALUE in flow.df.columns:
         return Flow(flow.df, Shape.JSON, beats=flow.beats).with_schema(node.schema, guard, node)
     return flow

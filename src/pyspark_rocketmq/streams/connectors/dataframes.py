@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -13,6 +13,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.connectors.base import BatchWriter, SinkConnector, SourceConnector
+from pyspark_rocketmq.streams.frame.error_handling import Guard
+from pyspark_rocketmq.streams.frame.event_times import event_time
 from pyspark_rocketmq.streams.frame.flow import Flow, column
 from pyspark_rocketmq.streams.frame.python_steps import TIME
 from pyspark_rocketmq.streams.plan.analysis import Analysis
@@ -47,8 +49,18 @@ class FrameSource(SourceConnector):
         """Return the source's flow."""
         del analysis, plan
         df = self.frame if isinstance(self.frame, DataFrame) else _load(spark, self.frame)
-        time = _time_column(df, self.time).cast("timestamp") if self.time else F.current_timestamp()
+        time = F.current_timestamp()
+        if self.time:
+            value = _time_column(df, self.time)
+            time = event_time(value, df.select(value).schema.fields[0].dataType)
         return Flow(df.select(time.alias(TIME), "*"), Shape.COLUMNS, tuple(df.columns))
+
+    def without_errors(self, flow: Flow, guard: Guard) -> Flow:
+        """Return the rows that have a time. The others are counted, or fail the query."""
+        if self.time is None:
+            return flow
+        error = F.when(F.col(TIME).isNull(), F.lit(f"no time in {self.time}"))
+        return replace(flow, df=guard.without_errors(flow.df, error, self))
 
 
 def _time_column(df: DataFrame, name: str) -> Column:
