@@ -24,7 +24,7 @@ from pyspark_rocketmq.sql.flink.connectors import ConnectorTable
 from pyspark_rocketmq.sql.flinksql import JobQueries
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.refusals.table_statements import refuse_on_tables
-from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
+from pyspark_rocketmq.sql.settings import Settings, first_settings, query_checkpoint, spark_setting
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
     CreateTable,
@@ -188,7 +188,8 @@ class _Check:
         if connector is not None:
             writable_columns(connector.declared, insert.columns, insert.target.position)
         if self._query(insert.query):
-            require_checkpoint(self._settings.options)
+            options = self._settings.options
+            query_checkpoint(options, options.query_name or insert.target.text)
         self._queries.query(insert.query, self._names, self._settings.options)
         self._settings.insert_begins()
 

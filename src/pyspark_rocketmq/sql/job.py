@@ -24,7 +24,7 @@ from pyspark_rocketmq.sql.parse import note_table, parse_statements
 from pyspark_rocketmq.sql.plan.bad_records import SentBadRecords
 from pyspark_rocketmq.sql.plan.planner import Planner, Write
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
-from pyspark_rocketmq.sql.settings import first_settings, require_checkpoint, trigger_of_ttl
+from pyspark_rocketmq.sql.settings import first_settings, query_checkpoint, trigger_of_ttl
 from pyspark_rocketmq.sql.state.steps import STATE_SETTINGS
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
@@ -233,6 +233,8 @@ class SqlJob:
             self._planner.insert_in_spark(insert)
         else:
             self._write(write)
+        self._planner.insert_begins()
+        if write is not None:
             self._start_dead_letters(insert.query, streaming=write.rows.isStreaming)
 
     def _write(self, write: Write) -> None:
@@ -249,13 +251,12 @@ class SqlJob:
         except BaseException:
             self._names.discard(name)  # for the same statement later
             raise
-        self._planner.insert_begins()
         self.queries.append(query)
         self._started_at[id(query)] = self._position
 
     def _start_named(self, name: str, write: Write) -> StreamingQuery:
         options = self.options
-        checkpoint = f"{require_checkpoint(options).rstrip('/')}/{name}"
+        checkpoint = query_checkpoint(options, name)
         every_ms = options.trigger_ms
         if self._planner.keeps_state and options.state_ttl_ms:
             every_ms = trigger_of_ttl(options)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import JobOptions, parse_options
 
-__all__ = ["Settings", "first_settings", "require_checkpoint", "spark_setting", "trigger_of_ttl"]
+__all__ = ["Settings", "first_settings", "query_checkpoint", "spark_setting", "trigger_of_ttl"]
 
 _SPARK_SETTINGS: Final[Mapping[str, str]] = {
     "parallelism.default": "spark.sql.shuffle.partitions",
@@ -33,20 +34,26 @@ def first_settings(settings: Mapping[str, str] | None, checkpoint_location: str 
     return dict(settings or {}) | checkpoint
 
 
-def require_checkpoint(options: JobOptions) -> str:
-    """Return the place of the checkpoints of streaming queries.
+def query_checkpoint(options: JobOptions, name: str) -> str:
+    """Return the checkpoint of a streaming query: the folder with its name.
 
     Raises
     ------
     OptionError
-        None is set.
+        No place of checkpoints is set, or the name's folder is not in it.
     """
     if options.checkpoint_location is None:
         raise OptionError(
             "a streaming query needs a checkpoint, from which it continues after a restart: SET "
             "'checkpointLocation' = '/a/folder' (or --checkpoint)"
         )
-    return options.checkpoint_location
+    if not {"", ".", ".."}.isdisjoint(re.split(r"[/\\]", name)):
+        raise OptionError(
+            f"{name!r} cannot be the name of a query, because its checkpoint would not be a folder in "
+            "checkpointLocation: SET 'queryName' = 'another-name'",
+            option="queryName",
+        )
+    return f"{options.checkpoint_location.rstrip('/')}/{name}"
 
 
 def trigger_of_ttl(options: JobOptions) -> int:

@@ -11,6 +11,7 @@ from tests.support.fakes import StoppedLater
 
 from pyspark_rocketmq.errors import OptionError, SqlError
 from pyspark_rocketmq.options import OutputMode, RuntimeMode
+from pyspark_rocketmq.sql.check import check_job
 from pyspark_rocketmq.sql.job import SqlJob
 from pyspark_rocketmq.sql.plan.bad_records import Part
 from pyspark_rocketmq.sql.plan.planner import Write
@@ -21,6 +22,7 @@ ORDERS = (
     "CREATE TABLE orders (a INT) WITH ('connector' = 'rocketmq', 'topic' = 'orders', 'nameServer' = 'h:1', "
     "'badRecords' = 'dead-letter', 'badRecordsTopic' = 'bad');"
 )
+COPIES = "CREATE TABLE copies (a INT) WITH ('connector' = 'blackhole');"
 INSERT = "INSERT INTO copies SELECT a FROM orders;"
 
 
@@ -107,6 +109,31 @@ def test_a_statement_without_a_checkpoint_takes_no_name(job: SqlJob) -> None:
         job.run_text("RESET 'checkpointLocation';" + INSERT, pytest.fail)
     job.run_text("SET 'checkpointLocation' = '/c';" + INSERT, pytest.fail)
     assert names(job) == ["copies", "orders-bad-records"]
+
+
+@pytest.mark.parametrize("statements", ["SET 'queryName' = '../q';", "SET 'pipeline.name' = '/q';"])
+def test_a_name_outside_the_checkpoints_is_refused_with_its_position(job: SqlJob, statements: str) -> None:
+    with pytest.raises(SqlError, match=r"line 1, .*q' cannot be the name of a query"):
+        job.run_text(statements + INSERT, pytest.fail)
+    with pytest.raises(SqlError, match=r"line 1, .*q' cannot be the name of a query"):
+        check_job(ORDERS + "SET 'checkpointLocation' = '/c';" + statements + COPIES + INSERT)
+    assert job.queries == []
+
+
+def test_a_name_is_that_of_the_next_insert_also_of_a_batch(
+    job: SqlJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch: Any = SimpleNamespace(isStreaming=False)
+    stream: Any = Stream()
+    rows = [batch, stream]
+    monkeypatch.setattr(
+        job._planner, "insert", lambda _: Write(rows.pop(0), Target(), "copies", OutputMode.APPEND)
+    )
+    monkeypatch.setattr(Target, "write", None, raising=False)
+    monkeypatch.setattr("pyspark_rocketmq.sql.job.write_counted", lambda *_: 1)
+    monkeypatch.setattr(job._planner, "plan_dead_letters", lambda *_, **__: [])
+    job.run_text("SET 'queryName' = 'nightly';" + INSERT + INSERT, pytest.fail)
+    assert names(job) == ["copies"]
 
 
 def test_bad_records_are_sent_once_while_they_are_and_again_later(job: SqlJob) -> None:

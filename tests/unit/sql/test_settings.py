@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import CompatibilityWarning
-from pyspark_rocketmq.sql.settings import Settings, first_settings, require_checkpoint, spark_setting
+from pyspark_rocketmq.sql.settings import Settings, first_settings, query_checkpoint, spark_setting
 
 
 @pytest.mark.parametrize("name", ["queryName", "pipeline.name", "QUERYNAME"])
@@ -68,9 +68,18 @@ def test_the_checkpoint_of_the_call_comes_last() -> None:
 def test_a_streaming_query_needs_a_checkpoint() -> None:
     settings = Settings()
     with pytest.raises(OptionError, match="--checkpoint"):
-        require_checkpoint(settings.options)
+        query_checkpoint(settings.options, "q")
+    settings.set("checkpointLocation", "/c/")
+    assert query_checkpoint(settings.options, "q") == "/c/q"
+    assert query_checkpoint(settings.options, "shop/..q.") == "/c/shop/..q."
+
+
+@pytest.mark.parametrize("name", ["..", "../q", "a/../../q", "/q", ".", "a/", "..\\q"])
+def test_the_checkpoint_of_a_query_is_in_that_of_its_job(name: str) -> None:
+    settings = Settings()
     settings.set("checkpointLocation", "/c")
-    assert require_checkpoint(settings.options) == "/c"
+    with pytest.raises(OptionError, match=r"cannot be the name of a query.*SET 'queryName'"):
+        query_checkpoint(settings.options, name)
 
 
 @pytest.mark.parametrize("name", ["idleTimeout", "table.exec.source.idle-timeout"])
