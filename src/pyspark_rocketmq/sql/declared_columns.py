@@ -35,14 +35,14 @@ def add_computed(declared: CreateTable, rows: DataFrame) -> DataFrame:
     for column in computed:
         rows = rows.withColumn(column.name.text, F.expr(column.expression.padded))
     names = {column.name.key for column in declared.columns}
-    others = [name for name in rows.columns if name.lower() not in names]
+    others = [quoted_text(name) for name in rows.columns if name.lower() not in names]
     return rows.select(*(F.col(quote(column.name)) for column in declared.columns), *others)
 
 
 def mark_watermark(declared: CreateTable, rows: DataFrame) -> DataFrame:
     """Set the table's watermark, if it has one."""
     mark = declared.watermark
-    return rows if mark is None else rows.withWatermark(mark.column.text, mark.delay)
+    return rows if mark is None else rows.withWatermark(quote(mark.column), mark.delay)
 
 
 def writable_columns(declared: CreateTable, names: Sequence[Name], at: Position) -> tuple[Writable, ...]:
