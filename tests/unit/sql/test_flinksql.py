@@ -185,6 +185,32 @@ def test_group_windows(group, items, spark):
     assert "TUMBLE" not in found.text
 
 
+def test_a_group_window_over_the_time_of_a_window_keeps_its_watermark():
+    """Flink's ``TUMBLE_ROWTIME`` and ``window_time`` are times of further windows; Spark's are structs."""
+    inner = (
+        "SELECT TUMBLE_ROWTIME(ts, INTERVAL '1' MINUTE) AS rt, sum(price) AS s FROM bid "
+        "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
+    )
+    found = made(
+        f"SELECT HOP_END(rt, INTERVAL '1' HOUR, INTERVAL '2' HOUR) AS x, sum(s) FROM ({inner}) "
+        "GROUP BY HOP(rt, INTERVAL '1' HOUR, INTERVAL '2' HOUR)"
+    )
+    assert found.text.endswith(f"GROUP BY WINDOW({WINDOW}, '2 hour', '1 hour')")
+    again = made(
+        "SELECT count(*) FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) AS w "
+        "GROUP BY TUMBLE(w.window_time, INTERVAL '1' HOUR)"
+    )
+    assert again.text.endswith(f"GROUP BY WINDOW(w.{WINDOW}, '1 hour')")
+
+
+def test_a_part_of_a_group_window_may_be_written_in_other_words():
+    found = made(
+        "SELECT TUMBLE_START(b.TS, INTERVAL '60' SECOND) FROM bid AS b "
+        "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
+    )
+    assert found.text == "SELECT WINDOW(ts, '1 minute').start FROM bid AS b GROUP BY WINDOW(ts, '1 minute')"
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -461,6 +487,26 @@ def test_table_functions():
             "declare its PRIMARY KEY",
         ),
         ("SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) FROM bid", (1, 8), "belongs to GROUP BY TUMBLE"),
+        (
+            "SELECT TUMBLE_START(ts, INTERVAL '2' HOUR) FROM bid GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)",
+            (1, 8),
+            "takes what GROUP BY TUMBLE(…) takes",
+        ),
+        (
+            "SELECT TUMBLE_START(at, INTERVAL '1' HOUR) FROM bid GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)",
+            (1, 8),
+            "takes what GROUP BY TUMBLE(…) takes",
+        ),
+        (
+            "SELECT a FROM bid GROUP BY GROUPING SETS ((a, TUMBLE(ts, INTERVAL '1' HOUR)))",
+            (1, 47),
+            "read TABLE(TUMBLE(…)), and group by window_start and window_end",
+        ),
+        (
+            "SELECT a FROM bid GROUP BY a, CUMULATE(ts, INTERVAL '1' HOUR, INTERVAL '2' HOUR)",
+            (1, 31),
+            "read TABLE(CUMULATE(…)), and group by window_start and window_end",
+        ),
         ("SELECT stddev(DISTINCT price) FROM bid GROUP BY auction", (1, 8), "use COUNT(DISTINCT"),
         ("SELECT AVG(DISTINCT price) FROM bid GROUP BY auction", (1, 8), "AVG(DISTINCT …) of a stream"),
         ("SELECT a,\n LAST_VALUE(DISTINCT b) FROM bid", (2, 2), "LAST_VALUE takes no DISTINCT"),

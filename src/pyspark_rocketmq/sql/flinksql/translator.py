@@ -157,7 +157,7 @@ class Translator:
         before = select.sql()
         distinct = self._state.allowed and stream and is_distinct(select)
         of_now = stream and groups_by_processing_time(select, sources)
-        grouped = group_windows(select, self._query)
+        grouped = group_windows(select, sources, self._query)
         join_windows(select, sources, self._query)
         by_window = grouped is not None or group_by_window(select, sources, self._query)
         aggregated = is_aggregation(select)

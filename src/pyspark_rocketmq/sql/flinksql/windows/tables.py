@@ -7,6 +7,7 @@ this column has the watermark, by which Spark finishes windows and forgets state
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, cast
 
 from sqlglot import exp
@@ -14,6 +15,7 @@ from sqlglot import exp
 from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_expression, position_of
 from pyspark_rocketmq.sql.flinksql.operators.forms import called
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.selects import hidden_column, window_part
 from pyspark_rocketmq.sql.flinksql.windows.intervals import interval_micros, interval_text, offset_text
 from pyspark_rocketmq.sql.statements import Query
 
@@ -164,7 +166,7 @@ def _name_outputs(select: exp.Select) -> None:
             item.replace(exp.alias_(item.copy(), item.name))
 
 
-def group_windows(select: exp.Select, query: Query) -> dict[str, str] | None:
+def group_windows(select: exp.Select, sources: Mapping[str, Relation], query: Query) -> dict[str, str] | None:
     """Translate ``GROUP BY TUMBLE(…)`` and its kin in a query; return which outputs are parts of the window.
 
     None if it has no such window. Otherwise the query gets the hidden column.
@@ -172,22 +174,31 @@ def group_windows(select: exp.Select, query: Query) -> dict[str, str] | None:
     Raises
     ------
     SqlError
-        A function such as ``TUMBLE_START`` has no window in GROUP BY.
+        A function such as ``TUMBLE_START`` has no such window in GROUP BY, or a window is a part of a key.
     """
     group = select.args.get("group")
     keys = [key for key in (group.expressions if group else []) if called(key) in _KINDS]
     if len(keys) > 1:
         position_of(query, keys[1]).fail("a query groups by one window")
-    windows = {called(key): _group_window(key, query) for key in keys}
+    windows = {called(key): _group_window(key, sources, query) for key in keys}
+    arguments = {called(key): _arguments(key, query) for key in keys}
     for call in list(select.find_all(exp.Anonymous)):
         kind, _, end = called(call).partition("_")
         if kind not in _KINDS or end not in _ENDS or call.find_ancestor(exp.Select) is not select:
             continue
         if kind not in windows:
             position_of(query, call).fail(f"{call.name} belongs to GROUP BY {kind}(…)")
+        if _arguments(call, query) != arguments[kind]:
+            position_of(query, call).fail(f"{call.name} takes what GROUP BY {kind}(…) takes: the same window")
         call.replace(part(_ENDS[end], windows[kind]))
     for key in keys:
         key.replace(windows[called(key)].copy())
+    for call in group.find_all(exp.Anonymous) if group else ():
+        if called(call) in {*_KINDS, "CUMULATE"} and call.find(exp.Interval):
+            position_of(query, call).fail(
+                f"{call.name} is no key here: read TABLE({called(call)}(…)), and group by window_start and "
+                "window_end"
+            )
     if not windows:
         return None
     (window,) = windows.values()
@@ -199,7 +210,17 @@ def group_windows(select: exp.Select, query: Query) -> dict[str, str] | None:
     return {name: kind for name, kind in outputs.items() if kind}
 
 
-def _group_window(call: exp.Expression, query: Query) -> exp.Expression:
+def _arguments(call: exp.Expression, query: Query) -> list[str | int]:
+    """Return the arguments of a window as they are compared: names without their table, and microseconds."""
+    return [
+        interval_micros(each, query)
+        if isinstance(each, exp.Interval)
+        else (each.name if isinstance(each, exp.Column) else each.sql()).lower()
+        for each in call.expressions
+    ]
+
+
+def _group_window(call: exp.Expression, sources: Mapping[str, Relation], query: Query) -> exp.Expression:
     kind, (time, *intervals) = called(call), call.expressions or [None]
     takes, counts = _KINDS[kind]
     if time is None or len(intervals) not in counts:
@@ -210,4 +231,7 @@ def _group_window(call: exp.Expression, query: Query) -> exp.Expression:
     elif kind == "TUMBLE" and len(texts) == 2:
         texts.insert(1, texts[0])
     name = "session_window" if kind == "SESSION" else "window"
+    made = window_part(time, sources)
+    if made and made[1] == "time" and kind != "SESSION":  # which alone has the watermark
+        time = hidden_column(made[0])
     return exp.Anonymous(this=name, expressions=[time.copy(), *map(exp.Literal.string, texts)])
