@@ -134,7 +134,11 @@ class DataStream(StreamOutput, DataStreamNames):
     # --- several streams ----------------------------------------------------------------------
 
     def union(self, other: DataStream) -> DataStream:
-        """Merge the records of another stream into this one."""
+        """Merge the records of another stream into this one.
+
+        Without a window before it, the event time is the newest of both: of a stream that is behind, records
+        are late. One source of several topics (``fromRocketmq("a,b", ...)``) reads them in step.
+        """
         name = self._job.step("union")
         return self._next(p.Union(name=name, left=self._node, right=other._node))
 
