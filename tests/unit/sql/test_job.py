@@ -131,7 +131,7 @@ def test_a_name_is_that_of_the_next_insert_also_of_a_batch(
     )
     monkeypatch.setattr(Target, "write", None, raising=False)
     monkeypatch.setattr("pyspark_rocketmq.sql.job.write_counted", lambda *_: 1)
-    monkeypatch.setattr(job._planner, "plan_dead_letters", lambda *_, **__: [])
+    monkeypatch.setattr(job._planner, "tables_with_dead_letters", lambda _: [])
     job.run_text("SET 'queryName' = 'nightly';" + INSERT + INSERT, pytest.fail)
     assert names(job) == ["copies"]
 
