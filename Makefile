@@ -83,7 +83,7 @@ COMPILED ?=
 export TEST_COMPILED = $(COMPILED)
 
 .PHONY: test
-test: lint unit network simulation docs brokers smoke  ## Run everything that CI runs
+test: lint fast docs brokers smoke  ## Run everything that CI runs
 
 .PHONY: test-all
 test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
@@ -142,6 +142,11 @@ prometheus: setup  ## Fetch Prometheus' promtool for tests, if missing
 screenshots: setup browser  ## Recreate the documentation's pictures of the dashboard and the demo
 	SCREENSHOTS=1 $(PYTEST) tests/network/test_dashboard.py -k draws
 	$(BIN)/python -m tests.support.demo_picture docs/pictures/demo.svg
+
+.PHONY: fast
+fast: setup browser  ## Run the tests of unit, network and simulation in one run: some wait while others compute
+	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(BY_TEST) \
+	  tests/network tests/simulation tests/fuzz tests/property tests/golden tests/unit
 
 .PHONY: unit
 unit: setup  ## Run tests without a network: unit, property, golden, fuzz
