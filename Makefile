@@ -146,7 +146,7 @@ screenshots: setup browser  ## Recreate the documentation's pictures of the dash
 .PHONY: fast
 fast: setup browser  ## Run the tests of unit, network and simulation in one run: some wait while others compute
 	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(BY_TEST) \
-	  tests/network tests/simulation tests/fuzz tests/property tests/golden tests/unit
+	  tests/simulation tests/network tests/fuzz tests/property tests/golden tests/unit
 
 .PHONY: unit
 unit: setup  ## Run tests without a network: unit, property, golden, fuzz
