@@ -15,9 +15,10 @@ SEED   ?= 1
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 # Hypothesis' settings, see tests/support/examples.py.
 EXAMPLES := fixed
-# Four processes, because half of the network tests wait. Each begins with a quarter of the list, and takes half of
-# another's rest when it has finished.
-BY_TEST := --numprocesses 4 --dist worksteal
+# Each process begins with its part of the list, and takes half of another's rest when it has finished. Two for tests
+# that compute, because each process imports all of them first; four where half of the tests wait.
+COMPUTING := --numprocesses 2 --dist worksteal
+WAITING := --numprocesses 4 --dist worksteal
 # Processes with a Spark session each, which share a broker: four, because tests also wait. Tests of a file run
 # in the same process; the first folder starts first, so the slowest.
 BY_FILE := --numprocesses 4 --dist loadfile --no-loadscope-reorder
@@ -83,7 +84,7 @@ COMPILED ?=
 export TEST_COMPILED = $(COMPILED)
 
 .PHONY: test
-test: lint fast docs brokers smoke  ## Run everything that CI runs
+test: lint unit network simulation docs brokers smoke  ## Run everything that CI runs
 
 .PHONY: test-all
 test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
@@ -143,22 +144,17 @@ screenshots: setup browser  ## Recreate the documentation's pictures of the dash
 	SCREENSHOTS=1 $(PYTEST) tests/network/test_dashboard.py -k draws
 	$(BIN)/python -m tests.support.demo_picture docs/pictures/demo.svg
 
-.PHONY: fast
-fast: setup browser  ## Run the tests of unit, network and simulation in one run: some wait while others compute
-	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(BY_TEST) \
-	  tests/simulation tests/network tests/fuzz tests/property tests/golden tests/unit
-
 .PHONY: unit
 unit: setup  ## Run tests without a network: unit, property, golden, fuzz
-	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(BY_TEST) tests/fuzz tests/property tests/golden tests/unit
+	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(COMPUTING) tests/fuzz tests/property tests/golden tests/unit
 
 .PHONY: network
 network: setup browser  ## Run tests with the mock broker and scripted peers on loopback, and the dashboard in a browser
-	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(BY_TEST) tests/network
+	$(PYTEST) $(QUICK) --hypothesis-profile=$(EXAMPLES) $(WAITING) tests/network
 
 .PHONY: simulation
 simulation: setup  ## Run tests of the simulation: lives in virtual time, and planted mistakes that they must find
-	$(PYTEST) $(QUICK) --numprocesses 2 --dist worksteal tests/simulation
+	$(PYTEST) $(QUICK) $(COMPUTING) tests/simulation
 
 .PHONY: brokers
 brokers: setup  ## Run tests with a real RocketMQ: contract, spark, streams and chaos together
