@@ -19,9 +19,10 @@ from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.servers import Handler, Server, State
 from tests.simulation.sql_filters import sql_requests
 
-from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue
+from pyspark_rocketmq.model import MASTER_ID, BrokerData, MessageQueue, Permission
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.remoting.header.name_server import GetRouteInfoRequest
 from pyspark_rocketmq.testing.data import MockData
 from pyspark_rocketmq.testing.handlers.admin_requests import Registry, admin_requests, name_server_requests
 from pyspark_rocketmq.testing.handlers.execution import Refused, execute
@@ -120,6 +121,8 @@ class Cluster(MockData):
         self._lives: dict[tuple[str, int], object] = {}
         self.retired: set[str] = set()
         self.happened = Counter[str]()
+        self.partial_routes: set[str] = set()
+        """Topics of which a client was told a route that lacks queues to write to."""
         self.watchers: list[Callable[[str, Session, Frame, Reply], None]] = []
         """Told of every request that a broker has executed."""
         self.on_half: Callable[[str, int, HalfMessage], None] = lambda *_: None
@@ -189,10 +192,23 @@ class Cluster(MockData):
 
         def handle(frame: Frame, most: int | None) -> Reply:
             del most
+            if frame.command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+                self._look_at_route(registry, GetRouteInfoRequest.parse(frame.command.fields).topic)
             return execute(frame, operations.get(frame.command.code))
 
         server = Server(self._network, f"10.0.0.{number + 1}:9876", f"name-server-{number}", handle)
         return NameServer(server, registry, {})
+
+    def _look_at_route(self, registry: Registry, topic: str) -> None:
+        for name in self.homes(topic):
+            known, config = registry.brokers.get(name), self._stores[name].topics[topic]
+            told = (
+                known is not None
+                and known.master is not None
+                and registry.stores[name].topics.get(topic) == config
+            )
+            if not told or Permission.WRITE not in config.perm:
+                self.partial_routes.add(topic)
 
     def registered(self, topic: str) -> frozenset[str]:
         """Return the brokers whose masters and queues of a topic every name server knows."""

@@ -9,10 +9,10 @@ from typing import Final
 
 from tests.simulation.cluster import Cluster
 from tests.simulation.dead_letters import DEAD_LETTERS
-from tests.simulation.edge_answers import EDGE_KINDS, GOES_AWAY
+from tests.simulation.edge_answers import EDGE_KINDS
 from tests.simulation.history import History, Place
 from tests.simulation.network import Network
-from tests.simulation.reshaping import HIDING_TOO, KINDS_TOO, RESHAPING_TOO
+from tests.simulation.reshaping import KINDS_TOO, RESHAPING_TOO
 from tests.simulation.scene import Fault, Scene
 from tests.simulation.servers import OFFSETS, PULLS, ROUTES, SENDS, Answering, Mischief, State
 
@@ -20,7 +20,7 @@ from pyspark_rocketmq.model import MASTER_ID, MessageQueue
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.testing.log import PullLimits
 
-__all__ = ["HIDING", "KINDS", "RESHAPING", "Fault", "draw_faults", "happen"]
+__all__ = ["KINDS", "RESHAPING", "Fault", "draw_faults", "happen"]
 
 _REFUSALS: Final = (
     ResponseCode.SYSTEM_BUSY,
@@ -258,24 +258,6 @@ _DRAWN: Final[dict[str, Callable[[Scene], None]]] = {
 
 RESHAPING: Final = frozenset({"a queue is added", "a broker is added"}) | RESHAPING_TOO
 """Faults that change the number of queues."""
-
-HIDING: Final = HIDING_TOO | frozenset(
-    {
-        "a master is killed",
-        "a master vanishes",
-        "a master is gone, and its slaves lag",
-        "a master is gone for good",
-        "all brokers are killed",
-        "a name server is killed",
-        "a name server vanishes",
-        "all name servers are killed",
-        "name servers forget",
-        "the whole cluster is killed",
-        "a slow link",
-        GOES_AWAY,
-    }
-)
-"""Faults with which a route may lack some of several brokers."""
 
 _LIKELY_ONLY: Final[dict[str, Callable[[Scene], None]]] = {
     "a master is gone for good": _for_good,

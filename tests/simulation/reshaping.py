@@ -17,7 +17,7 @@ from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, Permission
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
-__all__ = ["HIDING_TOO", "KINDS_TOO", "RESHAPING_TOO", "draw_more_faults"]
+__all__ = ["KINDS_TOO", "RESHAPING_TOO", "draw_more_faults"]
 
 _LONGEST_INDEX_LAG_S: Final = 2.0
 _OF_OTHERS: Final = (Answering.SHORT, Answering.OTHERWISE)
@@ -165,9 +165,6 @@ RESHAPING_TOO: Final = frozenset(
     {"a queue is written no more", "a closed queue is removed", "a topic is created again"}
 )
 """Faults that change the number of queues."""
-
-HIDING_TOO: Final = frozenset({"a topic is read-only at a broker", "a slave becomes the master"})
-"""Faults with which a route may lack some of several brokers."""
 
 
 def draw_more_faults(
