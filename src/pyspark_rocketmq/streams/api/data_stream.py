@@ -11,7 +11,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.spark.stores.database_url import database_url
+from pyspark_rocketmq.streams.api.arguments import all_options
 from pyspark_rocketmq.streams.api.compat import DataStreamNames
 from pyspark_rocketmq.streams.api.job import Job, Strategy
 from pyspark_rocketmq.streams.api.join_stream import JoinStream
@@ -286,7 +288,9 @@ class DataStream(StreamOutput, DataStreamNames):
             strategy.apply(self._job)
         return self
 
-    def onError(self, mode: OnError, topic: str | None = None, namesrvAddr: str | None = None) -> DataStream:
+    def onError(
+        self, mode: OnError, topic: str | None = None, namesrvAddr: str | None = None, **options: Any
+    ) -> DataStream:
         """Set the handling of records that are malformed, or whose function raises.
 
         Parameters
@@ -296,8 +300,11 @@ class DataStream(StreamOutput, DataStreamNames):
             over the same source.
         topic, namesrvAddr : str, optional
             The dead letters' topic. A dead letter is the record's text with the property ``deadLetterCause``.
+        **options
+            Any option of the sink, such as ``accessKey``: those of the source are not those of this topic.
         """
-        self._job.set_errors(mode, topic, {"nameServer": namesrvAddr} if namesrvAddr else {})
+        more = all_options("onError", {"nameServer": namesrvAddr}, options, SinkOptions)
+        self._job.set_errors(mode, topic, more)
         return self
 
     flat_map = flatMap

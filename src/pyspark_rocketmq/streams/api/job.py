@@ -27,7 +27,7 @@ class Job:
     local_only: bool | None = None
     idle_s: float | None = None
     on_error: OnError = "skip"
-    dead_letters: Mapping[str, str] | None = None
+    dead_letters: Mapping[str, str] | None = field(default=None, repr=False)
     footprint: Footprint | None = None
     steps: int = 0
 
@@ -40,8 +40,10 @@ class Job:
         """Set the handling of records with an error."""
         if mode not in choices_of(OnError):
             raise PlanError(f"onError is one of {', '.join(choices_of(OnError))}, not {mode!r}")
-        if (mode == "dead-letters") != (topic is not None):
-            raise PlanError("onError('dead-letters', topic=...) requires a topic; the other modes take none")
+        if mode == "dead-letters" and topic is None:
+            raise PlanError("onError('dead-letters', topic=...) requires a topic")
+        if mode != "dead-letters" and (topic is not None or options):
+            raise PlanError(f"onError({mode!r}) sends nothing: it takes no topic and no options")
         self.on_error = mode
         self.dead_letters = None if topic is None else {"topic": topic, **options}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from pyspark.sql import Column
@@ -387,7 +387,7 @@ class Plan:
     on_error: OnError = "skip"
     checkpoint: str | None = None
     idle_s: float | None = None
-    dead_letters: Mapping[str, str] | None = None
+    dead_letters: Mapping[str, str] | None = field(default=None, repr=False)
     footprint: Footprint | None = None
 
     def nodes(self) -> list[Node]:
