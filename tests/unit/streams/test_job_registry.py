@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from tests.support.clocks import FakeClock
@@ -91,6 +92,21 @@ def test_the_checkpoint_of_another_pipeline_is_refused(tmp_path):
             record(sources, stateful).check_pipeline()
     JobRecord("a.b", str(tmp_path / "c"), 1, 2, "").write()  # of an earlier release
     record(["other"], []).check_pipeline()
+
+
+def test_the_checkpoint_of_another_job_is_refused(tmp_path):
+    """It would begin where the other one has ended, and never have the messages before."""
+    record = partial(JobRecord, checkpoint=str(tmp_path / "c"), pid=1, explanation="", sources=["orders"])
+    record("first", started_ms=1).write()
+    record("second", started_ms=2).check_pipeline()  # nothing has begun
+    (tmp_path / "c" / "offsets").mkdir(parents=True)
+    (tmp_path / "c" / "offsets" / "0").touch()
+    record("first", started_ms=3).check_pipeline()
+    for spelling in (f"{tmp_path}/c", f"{tmp_path}/c/", f"{tmp_path}/c/../c", f"file://{tmp_path}/c"):
+        with pytest.raises(RocketMQError, match=r"is that of the job 'first', so the job 'second' would"):
+            record("second", checkpoint=spelling, started_ms=2).check_pipeline()
+    record("second", started_ms=4).write()  # the folder was emptied, and has begun again
+    record("second", started_ms=5).check_pipeline()
 
 
 def test_a_standby_waits_for_the_lock():

@@ -105,18 +105,27 @@ class JobRecord:
     stateful: list[str] = field(default_factory=list)
 
     def check_pipeline(self) -> None:
-        """Raise an error if the checkpoint is of another pipeline that used the job's name.
+        """Raise an error if the checkpoint is of another job, or of another pipeline of this name.
 
         Raises
         ------
         RocketMQError
-            The checkpoint has batches, but no source in common, or other steps that keep state.
+            The checkpoint has batches, but of another job, or no source in common, or other steps that keep
+            state.
         """
-        file, folder = _record_file(self.job, "json"), local_path(self.checkpoint)
-        if folder is None or not file.exists() or not any((folder / _OFFSETS).glob("[0-9]*")):
+        folder = local_path(self.checkpoint)
+        if folder is None or not any((folder / _OFFSETS).glob("[0-9]*")):
             return
-        before = JobRecord.read(file)
-        if before.checkpoint != self.checkpoint or not before.sources:
+        place = folder.resolve()
+        records = [each for each in jobs() if (at := local_path(each.checkpoint)) and at.resolve() == place]
+        before = max(records, key=lambda each: each.started_ms, default=self)
+        if before.job != self.job:
+            raise RocketMQError(
+                f"the checkpoint is that of the job {before.job!r}, so the job {self.job!r} would continue "
+                "from its offsets: give each job a separate folder",
+                checkpoint=self.checkpoint,
+            )
+        if not before.sources:
             return
         shared = _names(before.sources) & _names(self.sources)
         if len(before.sources) != len(self.sources) or not shared or before.stateful != self.stateful:
