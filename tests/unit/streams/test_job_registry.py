@@ -69,6 +69,13 @@ def test_a_record_is_replaced_as_a_whole(tmp_path):
     assert list(file.parent.iterdir()) == [file]
 
 
+def test_a_record_of_a_later_release_is_read(tmp_path):
+    JobRecord("a.b", "c", 1, 2, "steps").write()
+    file = tmp_path / "jobs" / "a.b.json"
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | {"news": 1}), encoding="utf-8")
+    assert find_job("a.b") == JobRecord("a.b", "c", 1, 2, "steps")
+
+
 def test_the_checkpoint_of_dead_letters_is_no_other_jobs():
     """Of two jobs with one checkpoint, each would take the other's offsets for its own."""
     place = dead_letters_checkpoint(checkpoint_of("x"))

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Final, Self
 
@@ -149,8 +149,9 @@ class JobRecord:
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Return the record in a file."""
-        return cls(**json.loads(file.read_text(encoding="utf-8")))
+        """Return the record in a file, which a later release may have written with more fields."""
+        found, known = json.loads(file.read_text(encoding="utf-8")), {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in found.items() if name in known})
 
 
 def _names(sources: list[str]) -> set[str]:
