@@ -535,7 +535,10 @@ def test_table_functions():
         (
             "SELECT GREATEST(a, b) FROM bid WHERE = 1",
             (1, 40),
-            "GREATEST means something else in Spark: SET 'dialect'",
+            (
+                "an expression is missing, found the end of the query. The query cannot be translated, and "
+                "GREATEST means something else in Spark: SET 'dialect'"
+            ),
         ),
         ("SELECT a FROM bid /*+ OPTIONS('x'='y') */", (1, 15), "in WITH"),
         (f"SELECT * FROM {TUMBLE[:-1]}", (1, 75), "found the end of the query"),

@@ -228,6 +228,23 @@ def test_a_missing_table_is_told(text):
         parse_query(query(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "at"),
+    [
+        ("SELECT a FROM t WHERE a = ", "an expression is missing, found the end of the query", "="),
+        ("SELECT a + FROM t", "an expression is missing, found 'FROM'", "FROM"),
+        ("SELECT a, FROM ", "Expected table name, found the end of the query", "FROM"),
+        ("SELECT CASE WHEN a THEN b c, d", "Expected END after CASE, found 'c'", "c,"),
+        ("SELECT CASE WHEN a THEN b", "Expected END after CASE, found the end of the query", "b"),
+        ("SELECT a FROM t LIMIT 1 LIMIT 2 x", "Found multiple 'LIMIT' clauses, found 'LIMIT'", "LIMIT 2"),
+    ],
+)
+def test_a_mistake_is_told_in_words_of_the_query_and_where_it_is(text, message, at):
+    with pytest.raises(ParseError, match=f"^{re.escape(message)}$") as failure:
+        parse_query(query(text))
+    assert failure.value.errors == [{"start": text.index(at)}]
+
+
 def test_patterns_of_rows_are_refused_where_they_begin():
     with pytest.raises(
         ParseError, match="MATCH_RECOGNIZE has no counterpart in Spark: use a self-join"

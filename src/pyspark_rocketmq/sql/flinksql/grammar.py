@@ -32,6 +32,9 @@ _OPTIONS_HINT: Final = re.compile(r"\s*OPTIONS\s*\(", re.IGNORECASE)
 _PREFIX: Final = re.compile(r"[EN]|_\w+", re.IGNORECASE)
 _NAMED: Final = {"GAP": "size", "SIZE": "size", "SLIDE": "slide", "STEP": "step", "OFFSET": "offset"}
 
+_OF_NODES: Final = re.compile(r"Required keyword: .*")
+_OF_TOKENS: Final = re.compile(r" but got <Token .*")
+"""What sqlglot's messages say of its own classes."""
 
 _AFTER_PARTITION: Final = frozenset({"DESCRIPTOR", "TIMECOL"})
 
@@ -75,9 +78,10 @@ class _QueryParser(SparkParser):
     }
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        at = token or self._curr or self._prev
-        found = f"found {at.text!r}" if at is not self._prev else "found the end of the query"
-        self.fail(at, f"{message.rstrip('.')}, {found}")
+        at = self._curr if token is None or token is self._prev else token
+        found = repr(at.text) if at else "the end of the query"
+        reason = _OF_TOKENS.sub("", _OF_NODES.sub("an expression is missing", message)).rstrip(".")
+        self.fail(at or self._prev, f"{reason}, found {found}")
 
     def fail(self, token: Token, message: str) -> NoReturn:
         raise ParseError(message, [{"start": token.start}])
