@@ -51,7 +51,9 @@ def test_a_query_of_a_changelog_that_cannot_be_translated_is_refused_where_it_fa
     text = query("\n SELECT a FROM c |> WHERE")
     assert not translate(text, STREAM).changed
     with pytest.raises(
-        SqlError, match=r"^line 2, column 21: .*\. A query of a changelog must be translated$"
+        SqlError,
+        match=r"^line 2, column 21: an expression is missing, found the end of the query\. "
+        "A query of a changelog must be translated$",
     ):
         translate(text, changes)
 
@@ -59,6 +61,47 @@ def test_a_query_of_a_changelog_that_cannot_be_translated_is_refused_where_it_fa
 def test_a_text_that_does_not_end_is_told_at_the_query() -> None:
     with pytest.raises(SqlError, match=r"^line 3, column 2: [^\n]+$"):
         translate(query("\n\n SELECT tumble('a"), STREAM)
+
+
+def view(text: str) -> dict[str, Relation]:
+    """Return what is known if a stream has a view."""
+    return {**STREAM, "v": translate(query(text), STREAM, hidden=True).rows}
+
+
+ALWAYS = StateRules(always=True)
+
+
+def test_a_query_with_state_reads_a_view_whose_rows_change_by_its_query() -> None:
+    found = translate(query("SELECT n FROM v"), view("SELECT COUNT(*) AS n FROM bid"), state=ALWAYS)
+    (step,) = found.steps
+    assert step.text == "SELECT 1 AS __k FROM bid"
+    assert f"FROM (SELECT __r0 AS n, __change FROM {step.name}) AS v" in found.text
+
+
+def test_a_query_with_state_reads_other_views_by_their_name() -> None:
+    grouped = query("SELECT a, COUNT(*) FROM v GROUP BY a")
+    (step,) = translate(grouped, view("SELECT a FROM bid"), state=ALWAYS).steps
+    assert step.text == "SELECT a AS __k0 FROM v"
+
+
+def test_a_query_that_needs_no_state_is_translated_where_state_is_always_kept() -> None:
+    found = translate(query("SELECT ARRAY[a] FROM bid"), STREAM, state=ALWAYS)
+    assert (found.spark_sql, found.steps) == ("SELECT ARRAY(a) FROM bid", ())
+
+
+def test_a_view_keeps_the_hidden_column_of_its_window_where_state_is_always_kept() -> None:
+    windows = query(
+        "SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(t), INTERVAL '1' HOUR)) "
+        "GROUP BY window_start, window_end"
+    )
+    shown = "SELECT window_end, COUNT(*) AS n"
+    assert translate(windows, STREAM, state=ALWAYS).text.startswith(f"{shown} FROM ")
+    kept = translate(windows, STREAM, hidden=True, state=ALWAYS)
+    assert kept.text.startswith(f"{shown}, __window AS __window FROM ")
+
+
+def test_an_expression_that_cannot_be_read_is_left_to_spark() -> None:
+    assert translate_expression(query("a |> WHERE")) == "a |> WHERE"
 
 
 @pytest.mark.parametrize(

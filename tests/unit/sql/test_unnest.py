@@ -116,6 +116,10 @@ def test_a_join_by_columns_of_an_unnest_before_it_is_refused(joined):
     [
         ("JOIN UNNEST(tags) AS x (t) ON FALSE", "joined ON TRUE"),
         ("JOIN UNNEST(tags) AS x (t) ON 1", "joined ON TRUE"),
+        ("JOIN UNNEST(tags) AS x (t) USING (t)", "joined ON TRUE"),
+        ("NATURAL JOIN UNNEST(tags) AS x (t)", "joined ON TRUE"),
+        ("LEFT SEMI JOIN UNNEST(tags) AS x (t) ON TRUE", "joined ON TRUE"),
+        ("LEFT ANTI JOIN UNNEST(tags) AS x (t) ON TRUE", "joined ON TRUE"),
         ("RIGHT JOIN UNNEST(tags) AS x (t) ON TRUE", "JOIN or LEFT JOIN"),
         ("FULL JOIN UNNEST(tags) AS x (t) ON TRUE", "JOIN or LEFT JOIN"),
         ("CROSS JOIN UNNEST(tags, more) AS x (t)", "takes one array or map"),
