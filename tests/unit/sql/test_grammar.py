@@ -198,6 +198,13 @@ def test_the_type_that_a_call_returns_keeps_its_length():
             "clauses of JSON_EXISTS are not supported, except FALSE ON ERROR",
         ),
         (
+            "JSON_QUERY(a, '$.b' ERROR ON EMPTY)",
+            (
+                "JSON_QUERY(… ERROR …): clauses of JSON_QUERY are not supported, except WITHOUT ARRAY "
+                "WRAPPER, WITHOUT WRAPPER, NULL ON EMPTY, NULL ON ERROR"
+            ),
+        ),
+        (
             "JSON_ARRAY(a NULL ON NULL)",
             "clauses of JSON_ARRAY are not supported, except ABSENT ON NULL",
         ),
