@@ -242,6 +242,18 @@ def test_a_missing_table_is_told(text):
         ("SELECT a + FROM t", "an expression is missing, found 'FROM'", "FROM"),
         ("SELECT a, FROM ", "Expected table name, found the end of the query", "FROM"),
         ("SELECT CASE WHEN a THEN b c, d", "Expected END after CASE, found 'c'", "c,"),
+        ("SELECT a FROM t JOIN d ON", "the join's condition is missing, found the end of the query", "ON"),
+        ("SELECT a FROM t JOIN d ON WHERE a", "the join's condition is missing, found 'WHERE'", "WHERE"),
+        (
+            "SELECT a FROM t JOIN d USING",
+            "the join's condition is missing, found the end of the query",
+            "USING",
+        ),
+        (
+            "SELECT a FROM t JOIN d USING () WHERE a",
+            "the join's condition is missing, found 'WHERE'",
+            "WHERE",
+        ),
         ("SELECT CASE WHEN a THEN b", "Expected END after CASE, found the end of the query", "b"),
         ("SELECT a FROM t LIMIT 1 LIMIT 2 x", "Found multiple 'LIMIT' clauses, found 'LIMIT'", "LIMIT 2"),
     ],

@@ -136,6 +136,14 @@ class _QueryParser(SparkParser):
         found.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
         return found
 
+    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        found = super()._parse_join(*args, **kwargs)
+        if found is not None:
+            # sqlglot takes such a join for one without a condition, which pairs all rows.
+            if self._prev.token_type in {TokenType.ON, TokenType.USING} or found.args.get("using") == []:
+                self.raise_error("the join's condition is missing")
+        return found
+
     def _parse_lateral(self) -> exp.Expr | None:  # type: ignore[override]
         if not self._match_text_seq("LATERAL", "TABLE", "("):
             return super()._parse_lateral()
