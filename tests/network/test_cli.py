@@ -161,6 +161,16 @@ def test_an_offset_after_a_queue_s_end_is_not_committed(cli, mq, offsets):
     assert cli(*words).code == 0
 
 
+def test_a_group_is_not_moved_after_a_queue_s_end(cli, mq):
+    words = ("offsets", "reset", "billing", "orders", "--yes", "-n", mq.name_server, "--to")
+    done = cli(*words, '{"orders": 1}')
+    assert done.code == 2
+    assert "after the queue's end" in done.err
+    for queue_id in (0, 1):
+        mq.send(OutgoingMessage("orders", b"x"), MessageQueue("orders", "broker-a", queue_id))
+    assert cli(*words, '{"orders": 1}').code == 0
+
+
 @pytest.mark.parametrize("batch", [None, "", "v1\n{}\nno json", "v1\n{}\n{}"])
 def test_a_checkpoint_that_is_none(cli, mq, tmp_path, batch):
     if batch is not None:
@@ -176,12 +186,45 @@ def test_a_checkpoint_that_is_none(cli, mq, tmp_path, batch):
     "line",
     ["no json", "[]", "{}", '{"body": "x", "tags": 5}', '{"body": "x", "keys": [1]}', '{"body": ""}',
      '{"body": "x", "properties": []}', '{"body": "x", "shardingKey": {}}', '{"body": "x", "other": 1}',
-     '{"body": "\\ud800"}', '{"body": ["\\ud800"]}', "[" * 100_000],
+     '{"body": "\\ud800"}', '{"body": ["\\ud800"]}', "[" * 100_000,
+     f'{{"body": {"[" * 900}{"]" * 900}}}'],
 )  # fmt: skip
 def test_a_line_that_is_no_message(cli, mq, line):
     done = cli("produce", "orders", "--jsonl", "-n", mq.name_server, given=line + "\n")
     assert (done.code, done.err.startswith("error: ")) == (2, True), done
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "line", ['{"body": [NaN]}', '{"body": -Infinity}', '{"body": "x", "properties": {"a": NaN}}']
+)
+def test_a_line_whose_number_is_none_is_no_json(cli, mq, line):
+    done = cli("produce", "orders", "--jsonl", "-n", mq.name_server, given=line + "\n")
+    assert (done.code, "the line is not JSON" in done.err) == (2, True), done
+
+
+def test_numbers_keep_their_digits(cli, mq):
+    body = '{"amount": 12345678901234567890.10, "rate": [1e999, -0.0, 1E2, {}, []], "n": 1234567890123456789}'
+    line = f'{{"body": {body}, "properties": {{"price": 1.10}}}}'
+    assert cli("produce", "orders", "--jsonl", "-n", mq.name_server, given=line + "\n").code == 0
+    assert [message.body.decode() for message in mq.messages("orders")] == [body]
+    assert [message.properties["price"] for message in mq.messages("orders")] == ["1.10"]
+    assert f'"body": {body}}}' in cli("consume", "orders", "--json", "-n", mq.name_server).out
+    for words in (("peek", "orders"), ("peek", "orders", "--json")):
+        shown = cli(*words, "-n", mq.name_server).out
+        assert all(number in shown for number in ("12345678901234567890.10", "1e999", "1E2")), shown
+
+
+def test_a_body_whose_number_is_none_is_text_in_json(cli, mq):
+    mq.send(OutgoingMessage("orders", b'{"a": NaN}'))
+    assert cli("consume", "orders", "--json", "-n", mq.name_server).json()["body"] == '{"a": NaN}'
+    assert cli("peek", "orders", "--json", "-n", mq.name_server).json()[0]["body"] == '{"a": NaN}'
+
+
+def test_a_body_that_is_nested_deeply_is_text_in_json(cli, mq):
+    mq.send(OutgoingMessage("orders", b"[" * 900 + b"]" * 900))
+    assert cli("consume", "orders", "--json", "-n", mq.name_server).json()["body"] == "[" * 900 + "]" * 900
+    assert "[" * 9 in cli("peek", "orders", "-n", mq.name_server).out
 
 
 def test_properties_that_are_no_texts_are_their_json(cli, mq):

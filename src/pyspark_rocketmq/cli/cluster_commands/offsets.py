@@ -127,7 +127,8 @@ def reset(
     """Move a group's offsets of a topic. Only shows the change unless --yes is given."""
     options = source_options(namesrv, option, topic=topic, group=group, start=to, name="--to")
     with connect(namesrv, option) as client:
-        _commit(client, group, find_start(client, options), yes=yes, json=json)
+        wanted = _match_queues(client, find_start(client, options))
+        _commit(client, group, wanted, yes=yes, json=json)
 
 
 @app.command(

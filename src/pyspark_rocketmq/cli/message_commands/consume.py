@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from pyspark_rocketmq.cli.message_commands.bounds import (
     resolve_start,
     select_queues,
 )
+from pyspark_rocketmq.cli.message_commands.exact_json import write_json
 from pyspark_rocketmq.cli.message_commands.isolation import (
     AsIsolation,
     CommitTopic,
@@ -233,7 +233,7 @@ def _check_ends(
 
 def _print(message: Message, *, as_json: bool) -> None:
     if as_json:
-        line = json.dumps(message_json(message), ensure_ascii=False)
+        line = write_json(message_json(message))
     elif sys.stdout.isatty():
         where = f"{message.broker_name}:{message.queue_id}@{message.queue_offset}"
         line = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from pyspark_rocketmq.cli.message_commands.exact_json import parse_json, write_json
 from pyspark_rocketmq.cli.printing import timestamp
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def message_text(body: bytes) -> str:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """Return a message as plain values named as the data source's columns, with a JSON body parsed."""
+    """Return a message for `write_json`, named as the data source's columns, with a JSON body parsed."""
     return {
         "topic": message.topic,
         "brokerName": message.broker_name,
@@ -67,17 +67,17 @@ def message_json(message: Message) -> dict[str, Any]:
 
 
 def _body(body: bytes) -> RenderableType:
-    from rich.json import JSON
+    from rich.highlighter import JSONHighlighter
     from rich.text import Text
 
     is_json, value = _parse(body)
     if is_json and isinstance(value, dict | list):
-        return JSON.from_data(value)
+        return JSONHighlighter()(Text(write_json(value, pretty=True), no_wrap=True))
     return Text(message_text(body))
 
 
 def _parse(body: bytes) -> tuple[bool, Any]:
     try:
-        return True, json.loads(body)
+        return True, parse_json(body)
     except (ValueError, RecursionError):
         return False, message_text(body)

@@ -8,8 +8,9 @@ import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect
 from pyspark_rocketmq.cli.message_commands.bounds import select_queues
+from pyspark_rocketmq.cli.message_commands.exact_json import write_json
 from pyspark_rocketmq.cli.message_commands.messages import message_json, message_panel
-from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json
+from pyspark_rocketmq.cli.printing import AsJson, console, examples
 from pyspark_rocketmq.cli.times import moment
 from pyspark_rocketmq.errors import OptionError
 
@@ -57,7 +58,7 @@ def peek(
     with connect(namesrv, option) as client:
         found = _find(client, topic, count, at=at, key=key, message_id=message_id, queue=queue)
     if json:
-        print_json([message_json(message) for message in found])
+        typer.echo(write_json([message_json(message) for message in found], pretty=True))
     else:
         for message in found:
             console().print(message_panel(message))

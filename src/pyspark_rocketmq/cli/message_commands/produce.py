@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, Topic, connect, pairs
+from pyspark_rocketmq.cli.message_commands.exact_json import parse_json, write_json
 from pyspark_rocketmq.cli.printing import AsJson, examples, print_json
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 
@@ -126,7 +126,7 @@ def _message(
     if not jsonl:
         return OutgoingMessage(topic, line, tags=tags, keys=keys or (), properties=properties)
     try:
-        given: Any = json.loads(line)
+        given: Any = parse_json(line)
     except (ValueError, RecursionError) as error:
         raise OptionError(f"the line is not JSON: {error}", line=number) from None
     if not isinstance(given, dict) or "body" not in given or not given.keys() <= _FIELDS:
@@ -138,7 +138,7 @@ def _message(
         body = _text(given["body"]).encode()
     except UnicodeEncodeError as error:
         raise OptionError(f"the body cannot be written as UTF-8: {error.reason}", line=number) from None
-    own = given.get("properties", {})
+    own = given.get("properties") or {}
     return OutgoingMessage(
         topic,
         body,
@@ -151,7 +151,7 @@ def _message(
 
 def _text(value: Any) -> str:
     """Return a text as it is, and any other value as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else write_json(value)
 
 
 def _check_parts(given: Mapping[str, Any], number: int) -> None:
@@ -161,7 +161,7 @@ def _check_parts(given: Mapping[str, Any], number: int) -> None:
     texts += keys if isinstance(keys, list) else [keys]
     if not all(text is None or isinstance(text, str) for text in texts):
         raise OptionError("tags, keys and shardingKey are texts, keys may be a list of them", line=number)
-    if not isinstance(given.get("properties", {}), dict):
+    if not isinstance(given.get("properties"), dict | None):
         raise OptionError("properties are an object", line=number)
 
 
