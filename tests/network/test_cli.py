@@ -215,6 +215,23 @@ def test_numbers_keep_their_digits(cli, mq):
         assert all(number in shown for number in ("12345678901234567890.10", "1e999", "1E2")), shown
 
 
+@pytest.mark.parametrize("body", ["%s", '{"a": "b %s c"}'])
+def test_a_long_body_is_shown_in_several_lines(cli, mq, body):
+    words = [f"word{number}" for number in range(100)]
+    mq.send(OutgoingMessage("orders", (body % " ".join(words)).encode()))
+    shown = cli("peek", "orders", "-n", mq.name_server).out
+    assert [word for word in shown.split() if word.startswith("word")] == words
+
+
+def test_a_body_that_is_no_text_is_printed_whole_but_in_a_terminal(cli, mq):
+    body = bytes(range(256)) * 2
+    mq.send(OutgoingMessage("orders", body))
+    words = ("orders", "-n", mq.name_server)
+    assert bytes.fromhex(cli("consume", *words, "--json").json()["body"]) == body
+    assert bytes.fromhex(cli("consume", *words).out) == body
+    assert cli("peek", *words).out.split().count("ff") == 1, "a terminal has the first 256 bytes"
+
+
 def test_a_body_whose_number_is_none_is_text_in_json(cli, mq):
     mq.send(OutgoingMessage("orders", b'{"a": NaN}'))
     assert cli("consume", "orders", "--json", "-n", mq.name_server).json()["body"] == '{"a": NaN}'

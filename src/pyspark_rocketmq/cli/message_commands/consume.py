@@ -236,9 +236,8 @@ def _print(message: Message, *, as_json: bool) -> None:
         line = write_json(message_json(message))
     elif sys.stdout.isatty():
         where = f"{message.broker_name}:{message.queue_id}@{message.queue_offset}"
-        line = (
-            f"{timestamp(message.store_timestamp)} {where} {message.tags or ''} {message_text(message.body)}"
-        )
+        body = message_text(message.body, shortened=True)
+        line = f"{timestamp(message.store_timestamp)} {where} {message.tags or ''} {body}"
     else:
         line = message_text(message.body)
     print(line, flush=True)

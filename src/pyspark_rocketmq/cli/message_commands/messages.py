@@ -40,12 +40,14 @@ def message_panel(message: Message) -> RenderableType:
     )  # fmt: skip
 
 
-def message_text(body: bytes) -> str:
-    """Return a body as text: UTF-8 as it is, anything else in hexadecimal."""
+def message_text(body: bytes, *, shortened: bool = False) -> str:
+    """Return a body as text: UTF-8 as it is, anything else in hexadecimal, which a terminal has shortened."""
     try:
         return body.decode()
     except UnicodeDecodeError:
-        return body[:_HEX_BYTES].hex(" ") + (f" … {len(body):,} bytes" if len(body) > _HEX_BYTES else "")
+        if not shortened or len(body) <= _HEX_BYTES:
+            return body.hex(" ")
+        return f"{body[:_HEX_BYTES].hex(' ')} … {len(body):,} bytes"
 
 
 def message_json(message: Message) -> dict[str, Any]:
@@ -72,8 +74,8 @@ def _body(body: bytes) -> RenderableType:
 
     is_json, value = _parse(body)
     if is_json and isinstance(value, dict | list):
-        return JSONHighlighter()(Text(write_json(value, pretty=True), no_wrap=True))
-    return Text(message_text(body))
+        return JSONHighlighter()(Text(write_json(value, pretty=True)))
+    return Text(message_text(body, shortened=True))
 
 
 def _parse(body: bytes) -> tuple[bool, Any]:

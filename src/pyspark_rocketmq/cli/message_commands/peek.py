@@ -61,7 +61,7 @@ def peek(
         typer.echo(write_json([message_json(message) for message in found], pretty=True))
     else:
         for message in found:
-            console().print(message_panel(message))
+            console().print(message_panel(message), soft_wrap=False)  # a line in a panel would be cut
         if not found:
             console().print("no message")
     if not found:

@@ -34,7 +34,7 @@ _NAMED: Final = {"GAP": "size", "SIZE": "size", "SLIDE": "slide", "STEP": "step"
 
 _OF_NODES: Final = re.compile(r"Required keyword: .*")
 _OF_TOKENS: Final = re.compile(r" but got <Token .*")
-"""What sqlglot's messages say of its own classes."""
+"""What sqlglot's messages say of classes that users do not know."""
 
 _AFTER_PARTITION: Final = frozenset({"DESCRIPTOR", "TIMECOL"})
 
@@ -138,10 +138,10 @@ class _QueryParser(SparkParser):
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
         found = super()._parse_join(*args, **kwargs)
-        if found is not None:
-            # sqlglot takes such a join for one without a condition, which pairs all rows.
-            if self._prev.token_type in {TokenType.ON, TokenType.USING} or found.args.get("using") == []:
-                self.raise_error("the join's condition is missing")
+        without = self._prev.token_type in {TokenType.ON, TokenType.USING}
+        if found is not None and (without or found.args.get("using") == []):
+            # sqlglot takes such a join for one of all pairs of rows.
+            self.raise_error("the join's condition is missing")
         return found
 
     def _parse_lateral(self) -> exp.Expr | None:  # type: ignore[override]
