@@ -244,6 +244,13 @@ def test_a_body_that_is_nested_deeply_is_text_in_json(cli, mq):
     assert "[" * 9 in cli("peek", "orders", "-n", mq.name_server).out
 
 
+def test_a_line_may_say_that_a_part_is_not_there(cli, mq):
+    line = '{"body": "x", "tags": null, "keys": null, "shardingKey": null, "properties": null}'
+    assert cli("produce", "orders", "--jsonl", "-n", mq.name_server, given=line + "\n").code == 0
+    (message,) = mq.messages("orders")
+    assert (message.body, message.tags, message.keys) == (b"x", None, None)
+
+
 def test_properties_that_are_no_texts_are_their_json(cli, mq):
     line = '{"body": "x", "properties": {"a": "1", "b": 2, "c": true, "d": null, "e": {"f": [null]}}}'
     assert cli("produce", "orders", "--jsonl", "-n", mq.name_server, given=line + "\n").code == 0
