@@ -87,7 +87,7 @@ export TEST_COMPILED = $(COMPILED)
 test: lint unit network simulation docs brokers smoke  ## Run everything that CI runs
 
 .PHONY: test-all
-test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: over an hour
+test-all:  ## Run everything, including tests with separate clusters, many kills or MariaDB, with a random SEED: hours
 	@seed=$(if $(filter file,$(origin SEED)),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' '),$(SEED)); \
 	echo "random choices follow from $$seed: make test-all SEED=$$seed repeats them"; \
 	$(MAKE) --keep-going mariadb prometheus releases test test-lowest QUICK= COMPILED=1 EXAMPLES=search CHAOS_KILLS=2 SEED=$$seed
