@@ -46,7 +46,9 @@ class JavaMember:
         )
         self._reader.start()
         try:
-            eventually(lambda: "|started" in self._lines, 60, what="the Java consumer")
+            # Its last lines may come after its end.
+            eventually(lambda: "|started" in self._lines or not self._reader.is_alive(), 60, what="a start")
+            assert "|started" in self._lines, "it has ended"
         except AssertionError as error:
             self.kill()
             raise AssertionError(

@@ -16,6 +16,7 @@ public final class GroupMember {
         var consumer = new DefaultMQPushConsumer(args[1]);
         consumer.setNamesrvAddr(args[0]);
         consumer.setPersistConsumerOffsetInterval(200);
+        consumer.setMqClientApiTimeout(60_000); // start() asks once, and a busy machine may take more than 3 s
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAllocateMessageQueueStrategy(
                 args[3].equals("average")
