@@ -193,21 +193,19 @@ class Cluster(MockData):
         def handle(frame: Frame, most: int | None) -> Reply:
             del most
             if frame.command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-                self._look_at_route(registry, GetRouteInfoRequest.parse(frame.command.fields).topic)
+                self._look_at_route(
+                    self.name_servers[number], GetRouteInfoRequest.parse(frame.command.fields).topic
+                )
             return execute(frame, operations.get(frame.command.code))
 
         server = Server(self._network, f"10.0.0.{number + 1}:9876", f"name-server-{number}", handle)
         return NameServer(server, registry, {})
 
-    def _look_at_route(self, registry: Registry, topic: str) -> None:
+    def _look_at_route(self, asked: NameServer, topic: str) -> None:
         for name in self.homes(topic):
-            known, config = registry.brokers.get(name), self._stores[name].topics[topic]
-            told = (
-                known is not None
-                and known.master is not None
-                and registry.stores[name].topics.get(topic) == config
-            )
-            if not told or Permission.WRITE not in config.perm:
+            known, config = asked.registry.brokers.get(name), self._stores[name].topics[topic]
+            led = known is not None and known.master is not None
+            if not (led and asked.has(name, config) and Permission.WRITE in config.perm):
                 self.partial_routes.add(topic)
 
     def registered(self, topic: str) -> frozenset[str]:

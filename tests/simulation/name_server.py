@@ -27,8 +27,11 @@ class NameServer:
         self.registry.brokers.clear()
         self.seen.clear()
 
+    def has(self, broker: str, config: TopicConfig) -> bool:
+        """Whether these are the last settings of a topic that it had from a broker."""
+        store = self.registry.stores.get(broker)
+        return store is not None and store.topics.get(config.topic) == config
+
     def knows(self, broker: str, config: TopicConfig, since_s: float) -> bool:
         """Whether it runs, and has had a topic's settings at a broker since then."""
-        store = self.registry.stores.get(broker)
-        told = store is not None and store.topics.get(config.topic) == config
-        return told and self.server.running and self.changed[broker] <= since_s
+        return self.has(broker, config) and self.server.running and self.changed[broker] <= since_s
