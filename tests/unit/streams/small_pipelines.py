@@ -5,12 +5,21 @@ from __future__ import annotations
 from pyspark.sql.streaming import StatefulProcessor
 
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow
+from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with
 
 MINUTE = TumblingWindow.of(Time.minutes(1), "t")
 
 
 def stream(*, is_json=True):
     return StreamBuilder.dataStream("tests", "analysis").fromRocketmq("topic", "group", is_json, "h:1")
+
+
+def plan_of(pipeline):
+    recorder = PlanRecorder()
+    with launching_with(recorder):
+        pipeline.toPrint().start()
+    (plan,) = recorder.plans
+    return plan
 
 
 def grouped(name="grouped"):

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.streams.small_pipelines import stream
+from tests.unit.streams.small_pipelines import plan_of, stream
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with
-
-
-def plan_of(pipeline):
-    recorder = PlanRecorder()
-    with launching_with(recorder):
-        pipeline.toPrint().start()
-    (plan,) = recorder.plans
-    return plan
 
 
 def test_dead_letters_take_the_options_of_a_sink_and_show_none_of_them():

@@ -8,21 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from tests.unit.streams.small_pipelines import stream
+from tests.unit.streams.small_pipelines import plan_of, stream
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.streams.run import runner
 from pyspark_rocketmq.streams.run.dead_letters import DeadLetters
 from pyspark_rocketmq.streams.run.job_registry import job_lock, jobs
-from pyspark_rocketmq.streams.run.launcher import PlanRecorder, launching_with
 
 
 def test_a_query_does_not_run_on_without_its_job(monkeypatch, tmp_path):
     monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path))
-    recorder = PlanRecorder()
-    with launching_with(recorder):
-        stream().toPrint().start()
-    plan, checkpoint = recorder.plans[0], str(tmp_path / "checkpoints" / "tests.analysis")
+    plan, checkpoint = plan_of(stream()), str(tmp_path / "checkpoints" / "tests.analysis")
     held: list[bool] = []
 
     def stop() -> None:

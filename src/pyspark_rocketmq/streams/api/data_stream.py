@@ -303,8 +303,8 @@ class DataStream(StreamOutput, DataStreamNames):
         **options
             Any option of the sink, such as ``accessKey``: those of the source are not those of this topic.
         """
-        more = all_options("onError", {"nameServer": namesrvAddr}, options, SinkOptions)
-        self._job.set_errors(mode, topic, more)
+        own = {"topic": topic, "nameServer": namesrvAddr}
+        self._job.set_errors(mode, all_options("onError", own, options, SinkOptions))
         return self
 
     flat_map = flatMap

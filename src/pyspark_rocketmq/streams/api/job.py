@@ -36,16 +36,16 @@ class Job:
         self.steps += 1
         return f"{what}#{self.steps}"
 
-    def set_errors(self, mode: OnError, topic: str | None, options: Mapping[str, str]) -> None:
-        """Set the handling of records with an error."""
+    def set_errors(self, mode: OnError, dead_letters: Mapping[str, str]) -> None:
+        """Set the handling of records with an error, and the sink's options for dead letters."""
         if mode not in choices_of(OnError):
             raise PlanError(f"onError is one of {', '.join(choices_of(OnError))}, not {mode!r}")
-        if mode == "dead-letters" and topic is None:
+        if mode == "dead-letters" and "topic" not in dead_letters:
             raise PlanError("onError('dead-letters', topic=...) requires a topic")
-        if mode != "dead-letters" and (topic is not None or options):
+        if mode != "dead-letters" and dead_letters:
             raise PlanError(f"onError({mode!r}) sends nothing: it takes no topic and no options")
         self.on_error = mode
-        self.dead_letters = None if topic is None else {"topic": topic, **options}
+        self.dead_letters = dead_letters or None
 
     def plan(self) -> p.Plan:
         """Return the pipeline built so far as data.
