@@ -134,7 +134,7 @@ def test_what_a_serializer_cannot_return_is_an_error_of_the_record(spark):
     stream = values(spark).sink("out", lambda visit: visit, **OUT)
     assert messages(spark, stream) == []
     stream = values(spark)
-    stream._job.set_errors("fail", None, {})
+    stream._job.set_errors("fail", {})
     with pytest.raises(Exception, match="a serializer returns bytes or a text, not dict"):
         messages(spark, stream.sink("out", lambda visit: visit, **OUT))
 
