@@ -80,22 +80,20 @@ class _QueryParser(SparkParser):
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
         at = self._curr if token is None or token is self._prev else token
         found = repr(at.text) if at else "the end of the query"
-        reason = _OF_TOKENS.sub("", _OF_NODES.sub("an expression is missing", message)).rstrip(".")
+        reason = _OF_TOKENS.sub("", _OF_NODES.sub("an expression is missing", message))
         self.fail(at or self._prev, f"{reason}, found {found}")
 
     def fail(self, token: Token, message: str) -> NoReturn:
         raise ParseError(message, [{"start": token.start}])
 
     def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        if self._prev and self._prev.text.upper() in {"AS", "RETURNING"}:
+        if self._prev.text.upper() in {"AS", "RETURNING"}:
             kwargs = {**kwargs, "schema": True}  # keeps the length of VARCHAR(3)
         return super()._parse_types(*args, **kwargs)
 
     def spelled(self, name: str, *words: str) -> exp.Anonymous:
         """Consume arguments between commas or these words."""
-        arguments = (
-            [] if self._curr and self._curr.token_type == TokenType.R_PAREN else [self._parse_lambda()]
-        )
+        arguments = [] if self._curr.token_type == TokenType.R_PAREN else [self._parse_lambda()]
         while self._match(TokenType.COMMA) or any(self._match_text_seq(word) for word in words):
             arguments.append(self._parse_lambda())
         return exp.Anonymous(this=name, expressions=arguments)
@@ -125,7 +123,7 @@ class _QueryParser(SparkParser):
     def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         found = self._window_table()
         if found is None:
-            if self._curr and self._next and self._next.text.upper() == "MATCH_RECOGNIZE":
+            if self._next.text.upper() == "MATCH_RECOGNIZE":
                 self._advance()
                 self.fail(
                     self._curr,
@@ -133,7 +131,7 @@ class _QueryParser(SparkParser):
                     "or transformWithState in a program",
                 )
             return super()._parse_table(*args, **kwargs)
-        found.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
+        found.set("alias", self._parse_table_alias())
         return found
 
     def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
@@ -154,12 +152,12 @@ class _QueryParser(SparkParser):
     def _window_table(self) -> WindowTable | None:
         index, start = self._index, self._curr
         wrapped = bool(self._match_text_seq("TABLE", "("))
-        kind = self._curr.text.upper() if self._curr else ""
-        if kind not in _INTERVALS or not self._next or self._next.token_type != TokenType.L_PAREN:
+        kind = self._curr.text.upper()
+        if kind not in _INTERVALS or self._next.token_type != TokenType.L_PAREN:
             self._retreat(index)
             return None
         self._advance(2)
-        if not wrapped and not (self._next and self._curr.text.upper() in {"TABLE", "DATA"}):
+        if not wrapped and self._curr.text.upper() not in {"TABLE", "DATA"}:
             self._retreat(index)
             return None
         found: dict[str, Any] = {"kind": kind, "at": start.start}
@@ -178,7 +176,7 @@ class _QueryParser(SparkParser):
 
     def _window_argument(self, kind: str, names: list[str], found: dict[str, Any]) -> None:
         named = None
-        if self._next and self._next.token_type == TokenType.FARROW:
+        if self._next.token_type == TokenType.FARROW:
             named = self._curr.text.upper()
             self._advance(2)
         if self._match_text_seq("TABLE"):
@@ -189,7 +187,7 @@ class _QueryParser(SparkParser):
             columns = self._parse_csv(self._parse_column)
             self._match_r_paren()
             self._descriptor(kind, columns, found, is_key=named == "KEY")
-        elif self._curr and self._curr.token_type == TokenType.INTERVAL and (names or named):
+        elif self._curr.token_type == TokenType.INTERVAL and (names or named):
             name = _NAMED.get(named) if named else names[0]
             if name not in names:
                 self.raise_error(f"{kind} has no parameter {named}")
