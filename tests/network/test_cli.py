@@ -186,7 +186,7 @@ def test_a_checkpoint_that_is_none(cli, mq, tmp_path, batch):
     "line",
     ["no json", "[]", "{}", '{"body": "x", "tags": 5}', '{"body": "x", "keys": [1]}', '{"body": ""}',
      '{"body": "x", "properties": []}', '{"body": "x", "shardingKey": {}}', '{"body": "x", "other": 1}',
-     '{"body": "\\ud800"}', '{"body": ["\\ud800"]}', "[" * 100_000,
+     '{"body": null}', '{"body": "\\ud800"}', '{"body": ["\\ud800"]}', "[" * 100_000,
      f'{{"body": {"[" * 900}{"]" * 900}}}'],
 )  # fmt: skip
 def test_a_line_that_is_no_message(cli, mq, line):

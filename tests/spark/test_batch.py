@@ -140,6 +140,11 @@ def test_temporary_view_in_sql(spark, mq, send, topic):
     assert spark.sql("SELECT count(*) FROM messages WHERE queueId = 1").first()[0] == 6
 
 
+def test_a_table_of_sparks_catalog_which_would_lose_its_options_is_refused(spark, mq):
+    with pytest.raises(PySparkException, match=r"does not keep the options of a table: .*TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE orders USING rocketmq OPTIONS (nameServer '{mq.name_server}', topic 't')")
+
+
 def test_explicit_offsets(read, send, topic):
     name = topic(queues=2)
     expected = send(name, 20)

@@ -91,6 +91,12 @@ def test_an_option_of_kafka_s_source_names_the_one_here() -> None:
     assert caught.value.facts == {"option": "kafka.group.id"}
 
 
+@pytest.mark.parametrize("name", ["option.nameserver", "OPTION.topic"])
+def test_the_options_of_a_table_in_sparks_catalog_are_an_error_that_says_what_to_use(name: str) -> None:
+    with pytest.raises(OptionError, match=r"does not keep the options of a table: .*CREATE TEMPORARY VIEW"):
+        parse_options(SourceOptions, {name: "x"}, environ={})
+
+
 def test_the_list_of_options_is_in_the_order_of_a_dictionary() -> None:
     with pytest.raises(OptionError, match="unknown option zzz: The options are: ") as caught:
         parse_options(SinkOptions, {"zzz": "1"}, environ={})

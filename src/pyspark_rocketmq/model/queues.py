@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
@@ -16,6 +17,7 @@ __all__ = [
     "MessageSelector",
     "OffsetRange",
     "RangeReport",
+    "split_tags",
 ]
 
 MASTER_ID = 0
@@ -119,6 +121,21 @@ class OffsetRange:
 
 ExpressionType: TypeAlias = Literal["TAG", "SQL92"]
 
+_SINGLE_BAR: Final = re.compile(r"\s\|\s")
+
+
+def split_tags(expression: str) -> list[str]:
+    """Return the tags of ``"TagA || TagB"``, also empty ones.
+
+    Raises
+    ------
+    ValueError
+        It has ``" | "``, which brokers take for a part of one tag, so that no message matches.
+    """
+    if _SINGLE_BAR.search(expression):
+        raise ValueError("tags are joined with '||', not with '|'")
+    return [tag.strip() for tag in expression.split("||")]
+
 
 @dataclass(frozen=True, slots=True)
 class MessageSelector:
@@ -133,7 +150,10 @@ class MessageSelector:
     @classmethod
     def by_tag(cls, expression: str) -> MessageSelector:
         """Select by tag: ``"TagA || TagB"``; ``"*"`` or an empty string selects all."""
-        tags = sorted({tag.strip() for tag in expression.split("||")} - {""})
+        try:
+            tags = sorted({*split_tags(expression)} - {""})
+        except ValueError as error:
+            raise OptionError(str(error), expression=expression) from None
         if not tags and expression.strip():
             raise OptionError("a tag expression names tags between '||'", expression=expression)
         return cls("*" if not tags or "*" in tags else " || ".join(tags))

@@ -6,6 +6,7 @@ import enum
 from typing import Final, Literal, TypeAlias, assert_never
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model.queues import split_tags
 from pyspark_rocketmq.options.declare import Kind
 from pyspark_rocketmq.options.text.kinds import names, whole_number
 
@@ -122,7 +123,7 @@ def policy_of_objects(policy: CorruptPolicy) -> ObjectPolicy:
 def _tags(text: str) -> tuple[str, ...]:
     if text in ("", "*"):
         return ()
-    tags = [tag.strip() for tag in text.split("||")]
+    tags = split_tags(text)
     if not all(tags):
         raise ValueError("a tag between || is empty")
     if "*" in tags:

@@ -27,6 +27,9 @@ __all__ = ["parse_options"]
 
 O = TypeVar("O", bound="Options")  # noqa: E741 - O for options
 
+_OF_CATALOG: Final = "option."
+"""How Spark repeats the options of ``CREATE TABLE … USING``."""
+
 _CREDENTIALS: Final = frozenset({"accessKey", "secretKey", "securityToken", "credentialsFile"})
 
 
@@ -166,6 +169,12 @@ def _sort_out(
 
 
 def _unknown(key: str, options: tuple[Option, ...], elsewhere: Mapping[str, str]) -> OptionError:
+    if key.lower().startswith(_OF_CATALOG):
+        return OptionError(
+            "Spark's catalog does not keep the options of a table: instead of CREATE TABLE, use CREATE "
+            "TEMPORARY VIEW name USING rocketmq OPTIONS (…), or a job of `pyspark-rocketmq sql`",
+            option=key[len(_OF_CATALOG) :],
+        )
     instead = next((o for o in options if o.name == elsewhere.get(key.lower())), None)
     if instead is not None:
         return OptionError(

@@ -58,6 +58,16 @@ def test_tags() -> None:
     }
     assert made().value == parsed(made, "tags", "") == parsed(made, "tags", "*") == ()
     assert parsed(made, "tag", "a || b") == ("a", "b")
+    assert parsed(made, "tag", "a|b||c") == ("a|b", "c")
+
+
+@pytest.mark.parametrize("text", ["a | b", "a || b | c", "| a | b"])
+def test_a_single_bar_between_tags_selects_nothing_and_is_refused(text: str) -> None:
+    made, _ = declared(tags_option())
+    with pytest.raises(OptionError, match=r"tags are joined with '\|\|', not with '\|'"):
+        parsed(made, "tags", text)
+    with pytest.raises(OptionError, match=r"tags are joined with '\|\|', not with '\|'"):
+        MessageSelector.by_tag(text)
 
 
 def test_an_sql_condition() -> None:

@@ -133,6 +133,8 @@ def _message(
         raise OptionError(
             f"a line is an object with body and any of {', '.join(sorted(_FIELDS))}", line=number
         )
+    if given["body"] is None:
+        raise OptionError("the body is null, which no message has", line=number)
     _check_parts(given, number)
     try:
         body = _text(given["body"]).encode()
