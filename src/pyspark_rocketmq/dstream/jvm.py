@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -49,6 +50,9 @@ __all__ = [
 ]
 
 _DRIVER: Final = "driver"
+_PORT: Final = re.compile(r":\d+$")
+"""Spark names an executor by its host alone until the executor's block manager has registered."""
+
 _PROGRESS_LISTENER: Final = "org.apache.spark.streaming.ui.StreamingJobProgressListener"
 
 
@@ -136,7 +140,7 @@ def env_part(sc: SparkContext, name: str) -> Any:
 def executors(sc: SparkContext) -> list[str]:
     """Return the locations of the executors in a stable order; none in local mode."""
     summaries = elements_of_seq(sc, sc._jsc.sc().statusStore().executorList(True))  # noqa: SLF001
-    seen = ((s.hostPort().rpartition(":")[0], s.id()) for s in summaries)
+    seen = ((_PORT.sub("", s.hostPort()), s.id()) for s in summaries)
     found = sorted((host, number) for host, number in seen if number != _DRIVER)
     return [f"executor_{host}_{number}" for host, number in found]
 
