@@ -236,6 +236,8 @@ class RocketMQQueryListener(StreamingQueryListener):
         }
         try:
             with self._asking:
+                if self._closed:
+                    return lag
                 client = self._client(end)
                 if newest is None:
                     return newest_lag(client, end.positions, **measured)
@@ -249,6 +251,8 @@ class RocketMQQueryListener(StreamingQueryListener):
         offset = status.offset
         try:
             with self._asking:
+                if self._closed:
+                    return status
                 client = self._client(offset)
                 lag = newest_lag(
                     client, offset.positions, group=_group(offset), now_ms=now, weights=self._weights

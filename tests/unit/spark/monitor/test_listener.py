@@ -206,6 +206,8 @@ def test_events_that_come_after_the_close_open_nothing(world: World, caplog: pyt
     world.listener.close()
     with caplog.at_level(logging.WARNING, LOGGER):
         world.progress(world.offset(4, 9, 10), world.offset(5, 9, 10), 1)
+        world.listener.measure()
+        assert caplog.text == "", "a batch that ends after the close of a job is no news"
         world.stop()
     assert (len(world.opened), world.mq.committed) == (1, {})
     assert "not committed: the listener is closed" in caplog.text
