@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from benchmarks.footprint import ALLOWED_MB, run
+from tests.support.lean_jvm import users_pythonpath
 
 from pyspark_rocketmq.streams import StreamBuilder, Time, TumblingWindow, WindowStrategy
 from pyspark_rocketmq.streams.run.session import get_plan_session
@@ -13,8 +16,9 @@ KEYS, SECONDS = 20_000, 12
 
 @pytest.mark.needs("programs")
 @pytest.mark.timeout(400)
-def test_a_job_with_many_keys_takes_a_gigabyte(mq, topic, tmp_path):
+def test_a_job_with_many_keys_takes_a_gigabyte(mq, topic, tmp_path, monkeypatch):
     """It says so from its start to its second closed window; how it goes on, the ten minutes show."""
+    monkeypatch.setenv("PYTHONPATH", users_pythonpath(os.environ))
     found = run(
         mq.name_server,
         tmp_path,

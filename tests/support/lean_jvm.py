@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Final
 
@@ -55,5 +55,10 @@ def lean_spark(environ: MutableMapping[str, str]) -> None:
 
 def lean_workers(environ: MutableMapping[str, str]) -> None:
     """Have Spark's Python processes import a compiled PySpark, see `compiled_pyspark/sitecustomize.py`."""
-    others = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry != str(COMPILED)]
-    environ["PYTHONPATH"] = os.pathsep.join([str(COMPILED), *filter(None, others)])
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(COMPILED), users_pythonpath(environ)]))
+
+
+def users_pythonpath(environ: Mapping[str, str]) -> str:
+    """Return ``PYTHONPATH`` without what `lean_workers` adds, for a process whose memory is measured."""
+    entries = environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if entry not in ("", str(COMPILED)))
