@@ -213,6 +213,16 @@ def test_bad_records_fail_and_say_where_they_are(run, topic, settled, client):
         job.results[0].collect()
 
 
+@pytest.mark.parametrize("connector", ["rocketmq", "blackhole"])
+def test_a_null_for_a_column_that_is_not_null_fails_the_insert(run, topic, connector):
+    table = with_options("a INT NOT NULL, b STRING", "")
+    if connector == "blackhole":
+        table = "CREATE TABLE t (a INT NOT NULL, b STRING) WITH ('connector' = 'blackhole');"
+    with pytest.raises(SqlError, match="column 'a' of t is NOT NULL, and a row has NULL for it"):
+        run(READ + table + "INSERT INTO t VALUES (1, 'x'), (CAST(NULL AS INT), 'y')", topic())
+    run(READ + table + "INSERT INTO t VALUES (1, NULL)", topic())
+
+
 def test_bad_records_are_null_or_dropped(run, topic, settled, client):
     name = topic()
     fill(client, name, numbered(name, [GOOD, *BAD]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.spark.body_formats import quote as quoted_text
@@ -19,7 +19,7 @@ from pyspark_rocketmq.sql.statements import (
     Position,
 )
 
-__all__ = ["Writable", "add_computed", "mark_watermark", "quote", "writable_columns"]
+__all__ = ["Writable", "add_computed", "mark_watermark", "quote", "required", "writable_columns"]
 
 Writable: TypeAlias = PhysicalColumn | MetadataColumn
 
@@ -88,3 +88,22 @@ def writable_columns(declared: CreateTable, names: Sequence[Name], at: Position)
         if isinstance(column, PhysicalColumn) and not column.nullable:
             at.fail(f"column {column.name.text!r} of {table} is NOT NULL and gets no value")
     return tuple(writable[name.key] for name in names)
+
+
+def required(column: Writable, table: str, value: Column, removed: Column | None = None) -> Column:
+    """Return the value of a column of a row that is written: of a column NOT NULL, it fails for NULL.
+
+    Parameters
+    ----------
+    column : PhysicalColumn or MetadataColumn
+    table : str
+        The table's name, for the error.
+    value : Column
+    removed : Column, optional
+        Whether the row is a deleted one, which may have its key only.
+    """
+    if isinstance(column, MetadataColumn) or column.nullable:
+        return value
+    able = value.isNotNull() if removed is None else value.isNotNull() | removed
+    why = F.lit(f"column {column.name.text!r} of {table} is NOT NULL, and a row has NULL for it")
+    return F.when(able, value).otherwise(F.raise_error(why))

@@ -23,6 +23,7 @@ from pyspark_rocketmq.sql.declared_columns import (
     add_computed,
     mark_watermark,
     quote,
+    required,
     writable_columns,
 )
 from pyspark_rocketmq.sql.flink.table_options import SortedOptions, sort_options
@@ -338,8 +339,11 @@ class Table:
         changes = [CHANGE] if CHANGE in rows.columns else []
         named = rows.toDF(*(column.name.text for column in columns), *changes)
         given = {column.name.key: F.col(quote(column.name)).cast(column.type) for column in columns}
+        removed = is_removal() if changes else None
         values = {
-            column.name.key: given.get(column.name.key, F.lit(None).cast(column.type))
+            column.name.key: required(column, self.name, given[column.name.key], removed)
+            if column.name.key in given
+            else F.lit(None).cast(column.type)
             for column in self.declared.columns
             if not isinstance(column, ComputedColumn)
         }

@@ -19,7 +19,13 @@ from pyspark_rocketmq.options import CompatibilityWarning, OutputMode
 from pyspark_rocketmq.spark.body_formats import Fit
 from pyspark_rocketmq.spark.body_formats import quote as quoted_text
 from pyspark_rocketmq.spark.boundary import called_for_batches
-from pyspark_rocketmq.sql.declared_columns import Writable, add_computed, mark_watermark, writable_columns
+from pyspark_rocketmq.sql.declared_columns import (
+    Writable,
+    add_computed,
+    mark_watermark,
+    required,
+    writable_columns,
+)
 from pyspark_rocketmq.sql.flink.jdbc import (
     JDBC_OPTIONS,
     check_database,
@@ -28,6 +34,7 @@ from pyspark_rocketmq.sql.flink.jdbc import (
     row_writer,
 )
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE
+from pyspark_rocketmq.sql.formats.changelogs import is_removal
 from pyspark_rocketmq.sql.formats.flink_options import format_settings
 from pyspark_rocketmq.sql.statements import CreateTable, Insert, MetadataColumn, PhysicalColumn, TableOption
 
@@ -177,15 +184,15 @@ class ConnectorTable:
         """Give rows the names and types of the table's columns."""
         changes = [CHANGE] if CHANGE in rows.columns else []
         given = rows.toDF(*(column.name.key for column in columns), *changes)
-        return given.select(
-            *(
-                (F.col(quoted_text(column.name.key)) if column in columns else F.lit(None))
-                .cast(column.type)
-                .alias(column.name.text)
-                for column in self._physical
-            ),
-            *changes,
+        removed = is_removal() if changes else None
+        values = (
+            required(column, self.name, F.col(quoted_text(column.name.key)).cast(column.type), removed)
+            if column in columns
+            else F.lit(None).cast(column.type)
+            for column in self._physical
         )
+        named = (value.alias(column.name.text) for value, column in zip(values, self._physical, strict=True))
+        return given.select(*named, *changes)
 
 
 @dataclass(frozen=True, slots=True)
