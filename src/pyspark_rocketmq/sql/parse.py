@@ -49,6 +49,9 @@ _BEFORE_CALLS: Final = frozenset(
 )
 _MICROSECONDS: Final = 6
 _MOST_WORDS: Final = 3
+_ESCAPED_QUOTE: Final = (
+    " A quote after a backslash closes no text: write U&'\\005C' for a text that ends with a backslash"
+)
 _OPTIONS_HINT: Final = re.compile(r"\s*\+?\s*OPTIONS\s*\(", re.IGNORECASE)
 _CONNECTOR_NAMES: Final = ", ".join(sorted(FORMATS | CONNECTORS))
 _SET_BEGINS: Final = (["EXECUTE", "STATEMENT", "SET", "BEGIN"], ["BEGIN", "STATEMENT", "SET"])
@@ -75,8 +78,10 @@ def parse_statements(text: str, declared: Mapping[str, CreateTable] | None = Non
         tokens = dialect.tokenize(text)
     except TokenError as error:
         end = getattr(error, "end", None)
+        escaped = "\\'" in text
         Position.of(text, len(text) if end is None else end).fail(
             "the text cannot be split into words: is a quote or a comment not closed?"
+            f"{_ESCAPED_QUOTE if escaped else ''}"
         )
     for token in tokens:
         if any(_OPTIONS_HINT.match(comment) for comment in token.comments):

@@ -690,3 +690,7 @@ def test_the_type_of_a_quotient_over_rows_is_asked_of_the_same_rows():
 def test_a_backslash_escapes_nothing_in_like():
     found = made(r"SELECT * FROM t WHERE a NOT LIKE 'b\_%'", t=Relation())
     assert found.text == r"SELECT * FROM t WHERE a NOT LIKE 'b\\\\_%'"
+
+
+def test_a_text_of_one_backslash_is_written_by_its_code():
+    assert made(r"SELECT U&'\005C' AS a").text == r"SELECT '\\' AS a"

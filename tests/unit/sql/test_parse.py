@@ -271,6 +271,15 @@ def test_an_open_quote_is_an_error():
         parse_statements("SELECT 'abc")
 
 
+def test_a_text_that_ends_with_a_backslash_is_written_by_its_code():
+    with pytest.raises(SqlError, match=re.escape("write U&'\\005C' for a text that ends with a backslash")):
+        parse_statements(r"SELECT '\'; SELECT 1")
+    with pytest.raises(SqlError, match=r"not closed\?$"):
+        parse_statements("SELECT 'a")
+    first, second = parse_statements(r"SELECT U&'\005C' AS a; SELECT 1")
+    assert (first.whole.text, second.whole.text) == (r"SELECT U&'\005C' AS a", "SELECT 1")
+
+
 def test_nothing_is_no_statement():
     assert parse_statements(" ;; -- nothing\n;") == ()
     assert parse_statements("") == ()
