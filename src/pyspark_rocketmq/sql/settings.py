@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options import JobOptions, parse_options
+from pyspark_rocketmq.options import JobOptions, option_reference, parse_options
 
 __all__ = ["Settings", "first_settings", "query_checkpoint", "spark_setting", "trigger_of_ttl"]
 
@@ -19,7 +19,14 @@ _SPARK_SETTINGS: Final[Mapping[str, str]] = {
 """Flink's settings and the corresponding Spark settings."""
 
 _SHORTEST_OF_TTL_MS: Final = 1_000
-_NEXT_INSERT: Final = frozenset({"queryname", "pipeline.name"})
+_NEXT_INSERT: Final = "queryName"
+_SPELLINGS: Final[Mapping[str, frozenset[str]]] = {
+    name.lower(): frozenset(each.lower() for each in (row.name, *row.aliases))
+    for row in option_reference(JobOptions)
+    for name in (row.name, *row.aliases)
+}
+"""All names of a setting, by each of them."""
+_WITHOUT_EFFECT: Final = frozenset(name.lower() for name in JobOptions.COMPATIBILITY)
 
 
 def spark_setting(name: str) -> str | None:
@@ -94,17 +101,27 @@ class Settings:
         OptionError
             The setting is unknown, or the value is not one of its.
         """
-        self._use(self._without(name.lower()) | {name: value})
+        self._use(self._without(name) | {name: value})
 
     def reset(self, name: str | None) -> None:
-        """Forget a setting, or all."""
-        self._use({} if name is None else self._without(name.lower()))
+        """Forget a setting, or all.
+
+        Raises
+        ------
+        OptionError
+            The setting is unknown.
+        """
+        if name is not None and name.lower() not in _SPELLINGS.keys() | _WITHOUT_EFFECT:
+            parse_options(JobOptions, {name: ""})  # says which settings there are
+        self._use({} if name is None else self._without(name))
 
     def insert_begins(self) -> None:
         """Forget the settings that apply to one INSERT."""
-        self._use(self._without(*_NEXT_INSERT))
+        self._use(self._without(_NEXT_INSERT))
 
-    def _without(self, *names: str) -> dict[str, str]:
+    def _without(self, name: str) -> dict[str, str]:
+        """Return the settings without this one, under whichever of its names."""
+        names = _SPELLINGS.get(name.lower(), {name.lower()})
         return {key: value for key, value in self._texts.items() if key.lower() not in names}
 
     def _use(self, texts: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options import CompatibilityWarning
+from pyspark_rocketmq.options import CompatibilityWarning, RuntimeMode
 from pyspark_rocketmq.sql.settings import Settings, first_settings, query_checkpoint, spark_setting
 
 
@@ -100,3 +100,27 @@ def test_the_time_to_live_of_state_has_flinks_name() -> None:
     settings = Settings()
     settings.set("table.exec.state.ttl", "1 h")
     assert settings.options.state_ttl_ms == 3_600_000
+
+
+def test_a_setting_is_the_same_under_each_of_its_names() -> None:
+    settings = Settings()
+    settings.set("execution.runtime-mode", "batch")
+    settings.set("runtimeMode", "streaming")
+    assert settings.options.mode is RuntimeMode.STREAMING
+    settings.set("Execution.Runtime-Mode", "batch")
+    assert settings.options.mode is RuntimeMode.BATCH
+    settings.set("stateTtl", "1 h")
+    settings.reset("table.exec.state.ttl")
+    assert settings.options.state_ttl_ms is None
+    settings.set("pipeline.name", "a")
+    settings.insert_begins()
+    assert settings.options.query_name is None
+
+
+def test_reset_of_an_unknown_setting_is_an_error() -> None:
+    settings = Settings()
+    settings.set("runtimeMode", "batch")
+    with pytest.raises(OptionError, match="unknown option runtime-mode: did you mean runtimeMode"):
+        settings.reset("runtime-mode")
+    settings.reset("pipeline.object-reuse")  # without effect
+    assert settings.options.mode is RuntimeMode.BATCH
