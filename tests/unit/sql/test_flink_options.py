@@ -132,3 +132,25 @@ def test_protobuf_needs_both_names_of_a_message():
 def test_the_number_of_fields_is_the_tables_option():
     assert parse_options(TableOptions, {"fieldCount": "pad"}).field_count is FieldCount.PAD
     assert parse_options(TableOptions, {}).field_count is FieldCount.EXACT
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tag": "a", "tags": "b"}, "tag and tags both set tags"),
+        ({"startingOffsets": "latest", "scanStartupMode": "earliest"}, "both set startingOffsets"),
+        ({"startMessageOffset": "5", "auto.offset.reset": "largest"}, "both set startingOffsets"),
+        ({"startTimeMs": "1000", "startTime": "2026-01-31 08:00:00"}, "both set startingTimestamp"),
+        ({"rocketmq.source.filter.tag": "a", "rocketmq.sink.tag": "b"}, "both set tags"),
+        ({"lengthCheck": "SKIP", "badRecords": "fail"}, "both set badRecords"),
+        ({"keyColumns": "a", "key.fields": "b"}, "both set keyColumns"),
+        ({"retryTimes": "1", "retries": "2"}, "both set retries"),
+        ({"csv.sep": "a", "value.csv.sep": "b"}, "csv.sep is given twice"),
+    ],
+)
+def test_options_that_set_the_same_to_different_values_are_an_error(given, message):
+    names = {name.replace(".", "__"): value for name, value in given.items()}
+    with pytest.raises(SqlError, match=f"line 2.*{message}"):
+        sort(**names)
+    same = dict.fromkeys(names, "1") if "tag" in given or "retries" in given else {}
+    sort(**same)

@@ -161,6 +161,9 @@ def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> Sorte
             continue
         of_value = replace(option, name=option.name[6:]) if lowered.startswith("value.") else option
         if of_value.name.lower().startswith(FORMAT_PREFIXES):
+            formats = {other.name.lower(): other.value for other in of_format}
+            if formats.get(of_value.name.lower(), option.value) != option.value:
+                option.position.fail(f"{of_value.name} is given twice, also with value.: give only one")
             of_format.append(of_value)
             continue
         if with_columns and lowered in _JOBS_OWN:
@@ -171,6 +174,7 @@ def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> Sorte
             homes = [home for home, cls in _HOMES.items() if name.lower() in cls]
             if not homes:
                 _unknown(option)
+            _refuse_other_value(name, value, option, written, (table, read, write))
             for home in homes:
                 {"table": table, "read": read, "write": write}[home][name] = value
             written[name.lower()] = option
@@ -180,6 +184,21 @@ def sort_options(options: Sequence[TableOption], *, with_columns: bool) -> Sorte
     if settings.fit is Fit.LENIENT and not any(name.lower() == "badrecords" for name in table):
         table["badRecords"] = "drop"
     return SortedOptions(table, read, write, settings, written)
+
+
+def _refuse_other_value(
+    name: str,
+    value: str,
+    option: TableOption,
+    written: Mapping[str, TableOption],
+    known: Sequence[Mapping[str, str]],
+) -> None:
+    """Refuse a second option that means the same, with another value. One of them would have no effect."""
+    before = written.get(name.lower())
+    if before is not None and any(given.get(name, value) != value for given in known):
+        option.position.fail(
+            f"{before.name} and {option.name} both set {name}, to different values: give only one of them"
+        )
 
 
 def _renamed(option: TableOption, topic: str | None, given: Collection[str]) -> Mapping[str, str]:
