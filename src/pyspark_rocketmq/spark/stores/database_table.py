@@ -18,6 +18,7 @@ from pyspark_rocketmq.spark.stores.database_connection import first_line, open_e
 from pyspark_rocketmq.spark.stores.sql_rows import (
     execute_rows,
     reflect_table,
+    require_whole_keys,
     unique_keys,
     upsert_statement,
 )
@@ -104,6 +105,7 @@ class DatabaseTable:
                     execute_rows(connection, sa.delete(target).where(*where), target, gone)
                 statement = sa.insert(target)
                 if self.key:
+                    require_whole_keys(target, self.key, kept)
                     statement = upsert_statement(engine.dialect.name, target, self.key, columns)
                 execute_rows(connection, statement, target, kept)
 

@@ -12,10 +12,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.stores.table_statement import create_table_statement
 
-__all__ = ["append_to", "execute_rows", "reflect_table", "unique_keys", "upsert_into", "upsert_statement"]
+__all__ = [
+    "append_to",
+    "execute_rows",
+    "reflect_table",
+    "require_whole_keys",
+    "unique_keys",
+    "upsert_into",
+    "upsert_statement",
+]
 
 _CHUNK_ROWS: Final = 5_000
 
@@ -60,7 +68,9 @@ def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) ->
     def write(connection: sa.Connection, batch: DataFrame) -> None:
         target = reflect_table(connection, table, schema, batch.schema, key)
         statement = upsert_statement(connection.dialect.name, target, key, batch.columns)
-        execute_rows(connection, statement, target, batch.toArrow())
+        rows = batch.toArrow()
+        require_whole_keys(target, key, rows)
+        execute_rows(connection, statement, target, rows)
 
     return write
 
@@ -155,6 +165,32 @@ def unique_keys(target: sa.Table) -> Iterator[tuple[set[str], bool]]:
         if index.unique:
             parts = index.kwargs.get("mysql_length") or index.kwargs.get("mariadb_length")
             yield set(index.columns.keys()), not parts
+
+
+def require_whole_keys(target: sa.Table, key: Sequence[str], rows: pa.Table) -> None:
+    """Check that each row has its key. NULL equals no NULL: such a row would be inserted again and again.
+
+    Raises
+    ------
+    OptionError
+        The rows have no such column.
+    RocketMQError
+        A row has NULL there.
+    """
+    nulls = {name.lower(): rows[name].null_count for name in rows.column_names}
+    if missing := [name for name in key if name.lower() not in nulls]:
+        raise OptionError(
+            f"the rows have no column {missing[0]!r}, by which they are updated; they have "
+            f"{', '.join(rows.column_names)}",
+            table=target.name,
+        )
+    empty = [name for name in key if nulls[name.lower()]]
+    if empty and not any(index.kwargs.get("postgresql_nulls_not_distinct") for index in target.indexes):
+        raise RocketMQError(
+            f"a row has NULL in column {empty[0]!r} of the key, and could never be updated: leave such rows "
+            "out, or write another value with coalesce",
+            table=target.name,
+        )
 
 
 def execute_rows(

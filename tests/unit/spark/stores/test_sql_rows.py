@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from pyspark.sql import types
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.stores.sql_rows import append_to, upsert_into, upsert_statement
 from pyspark_rocketmq.spark.stores.table_statement import create_table_statement
 
@@ -129,3 +130,23 @@ def test_the_statement_has_the_database_s_types(dialect, parts):
     assert statement.startswith("CREATE TABLE shop.totals (")
     assert [part for part in parts if part not in statement.replace("`", "").replace('"', "")] == []
     assert "PRIMARY KEY (product)" in statement
+
+
+def test_a_row_without_its_key_is_refused_because_each_batch_would_insert_it_again():
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+
+    def write(**columns):
+        rows = pa.table(columns)
+        schema = types.StructType([types.StructField(name, types.StringType()) for name in columns])
+        batch = SimpleNamespace(schema=schema, columns=list(columns), toArrow=lambda: rows)
+        upsert_into("totals", key=["product"])(connection, batch)
+
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE totals (product TEXT UNIQUE, n TEXT)"))
+        with pytest.raises(RocketMQError, match="a row has NULL in column 'product' of the key"):
+            write(product=["a", None], n=["1", "2"])
+        with pytest.raises(OptionError, match="the rows have no column 'product', by which they are updated"):
+            write(n=["1"])
+        write(product=["a", "b"], n=["1", None])
+        write(product=pa.array([], pa.string()), n=pa.array([], pa.string()))
+        assert connection.execute(sa.text("SELECT * FROM totals")).all() == [("a", "1"), ("b", None)]
