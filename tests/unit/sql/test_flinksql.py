@@ -694,3 +694,25 @@ def test_a_backslash_escapes_nothing_in_like():
 
 def test_a_text_of_one_backslash_is_written_by_its_code():
     assert made(r"SELECT U&'\005C' AS a").text == r"SELECT '\\' AS a"
+
+
+@pytest.mark.parametrize("at", ["VERSION AS OF 3", "TIMESTAMP AS OF '2026-01-31'"])
+def test_a_table_of_sparks_is_read_as_it_was_at_a_version(at):
+    assert made(f"SELECT a / 2 FROM d {at}").text.endswith(f" FROM d {at}")
+    join = made(f"SELECT t.a[1] FROM t JOIN d {at} AS e ON t.b = e.b", t=Relation()).text
+    assert f" JOIN d {at} AS e ON " in join
+    rows = made("SELECT a FROM d FOR SYSTEM_TIME AS OF TIMESTAMP '2026-01-31 00:00:00'").text
+    assert rows == "SELECT a FROM d TIMESTAMP AS OF CAST('2026-01-31 00:00:00' AS TIMESTAMP)"
+
+
+def test_a_table_of_sparks_is_joined_as_it_is_at_the_time_of_a_row():
+    for time in ("PROCTIME()", "t.ts"):
+        found = made(f"SELECT 1 FROM t JOIN d FOR SYSTEM_TIME AS OF {time} ON t.a = d.a", t=Relation())
+        assert found.text == "SELECT 1 FROM t JOIN d ON t.a = d.a"
+
+
+@pytest.mark.parametrize("rows", ["10 PERCENT ROWS ONLY", "2 ROWS WITH TIES"])
+def test_a_part_of_the_rows_is_a_number_of_them(rows):
+    with pytest.raises(SqlError, match="FETCH … PERCENT and WITH TIES are not supported"):
+        made(f"SELECT a FROM t ORDER BY a FETCH FIRST {rows}", t=Relation())
+    assert made("SELECT a FROM t FETCH FIRST 2 ROWS ONLY", t=Relation()).text == "SELECT a FROM t LIMIT 2"

@@ -138,6 +138,8 @@ def refuse_expression(node: exp.Expression, query: Query) -> None:
             reason = "SIMILAR TO has no counterpart in Spark: use LIKE, or REGEXP(text, pattern)"
         case exp.Overlaps():
             reason = "OVERLAPS has no counterpart in Spark: compare the times, a < d AND c < b"
+        case exp.LimitOptions() if node.args.get("percent") or node.args.get("with_ties"):
+            reason = "FETCH … PERCENT and WITH TIES are not supported: use a bound of ROW_NUMBER() or RANK()"
         case exp.Cast() if node.to.this in {exp.DType.TIME, exp.DType.TIMETZ}:
             reason = "the type TIME is not supported: use a TIMESTAMP, or DATE_FORMAT(t, 'HH:mm:ss')"
         case exp.Column() if _is_word(node, *_NO_TIMES):

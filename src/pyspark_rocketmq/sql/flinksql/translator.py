@@ -57,7 +57,7 @@ from pyspark_rocketmq.sql.flinksql.state.rewrite import (
 )
 from pyspark_rocketmq.sql.flinksql.state.temporal import version_step, versioned_joins
 from pyspark_rocketmq.sql.flinksql.unnest import nested_outputs, unnest
-from pyspark_rocketmq.sql.flinksql.versions import is_lookup, join_versions, require_versions
+from pyspark_rocketmq.sql.flinksql.versions import is_lookup, join_versions, reads_as_it_is, require_versions
 from pyspark_rocketmq.sql.flinksql.windows.hidden import group_by_window, hide_windows, join_windows
 from pyspark_rocketmq.sql.flinksql.windows.tables import group_windows, session_select, window_table
 from pyspark_rocketmq.sql.state.steps import Step
@@ -330,13 +330,13 @@ class Translator:
                 raise NeedsStateError
         elif rows.messages or rows.versions is not None:
             join_versions(select, table, rows, left, self._query)
-        else:
+        elif reads_as_it_is(table, left):
             table.set("version", None)
-        return rows
+        return rows  # what else has a version is Spark's: a table that keeps its past
 
     def _versioned(self, select: exp.Select, sources: dict[str, Relation]) -> dict[str, Relation]:
         """Make a join with the versions of a stream read a step; return what the query reads then."""
-        for join in versioned_joins(select):
+        for join in versioned_joins(select, sources):
             step, sources = version_step(select, join, sources, self._state.name(), self._query)
             self.steps.append(step)
         return sources

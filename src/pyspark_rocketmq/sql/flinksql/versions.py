@@ -13,7 +13,7 @@ from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.flinksql.selects import is_processing_time
 from pyspark_rocketmq.sql.statements import Query
 
-__all__ = ["is_lookup", "join_versions", "require_versions"]
+__all__ = ["is_lookup", "join_versions", "reads_as_it_is", "require_versions"]
 
 _UNTIL: Final = "__until"
 """The time of a row's next version; NULL for the last."""
@@ -67,6 +67,14 @@ def join_versions(
 def is_lookup(table: exp.Table, rows: Relation, left: Mapping[str, Relation]) -> bool:
     """Whether a join with what stands left of a table reads its rows as they are, and no versions."""
     return rows.versions is None or is_processing_time(table.args["version"].expression, left)
+
+
+def reads_as_it_is(table: exp.Table, left: Mapping[str, Relation]) -> bool:
+    """Whether a table without versions is joined at a time of rows, and not read as it was at a constant."""
+    at = table.args["version"]
+    time = at.expression
+    is_of_rows = time.find(exp.Column) is not None or is_processing_time(time, left)
+    return bool(at.name.upper() == "TIMESTAMP" and at.args.get("kind") == "AS OF" and is_of_rows)
 
 
 def require_versions(table: exp.Table, rows: Relation, left: Mapping[str, Relation], query: Query) -> None:

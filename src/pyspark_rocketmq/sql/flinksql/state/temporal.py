@@ -22,10 +22,15 @@ __all__ = ["version_step", "versioned_joins", "versions_of_view"]
 _WHAT: Final = "FOR SYSTEM_TIME AS OF a stream"
 
 
-def versioned_joins(select: exp.Select) -> list[exp.Join]:
-    """Return the joins with the versions of streams: others have no version any more."""
-    joins = select.args.get("joins") or []
-    return [join for join in joins if isinstance(join.this, exp.Table) and join.this.args.get("version")]
+def versioned_joins(select: exp.Select, sources: Mapping[str, Relation]) -> list[exp.Join]:
+    """Return the joins with the versions of streams; a table of Spark's may be joined as it was once."""
+    return [
+        join
+        for join in select.args.get("joins") or []
+        if isinstance(join.this, exp.Table)
+        and join.this.args.get("version")
+        and sources[join.this.alias_or_name.lower()].stream
+    ]
 
 
 def version_step(
