@@ -83,7 +83,8 @@ def reflect_table(
     Raises
     ------
     OptionError
-        The table does not exist, lacks a column, or would keep a part of a failed batch.
+        The table does not exist, lacks a column, or would keep a part of a failed batch; or two columns of
+        the rows have one name.
     """
     try:
         target = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
@@ -93,7 +94,10 @@ def reflect_table(
             f"the table does not exist, create it before the query, for example with: {statement}",
             table=table,
         ) from error
-    if missing := [name for name in rows.fieldNames() if name not in target.c]:
+    names = rows.fieldNames()
+    if twice := [name for at, name in enumerate(names) if name in names[:at]]:
+        raise OptionError(f"the rows have two columns {twice[0]!r}: rename one of them", table=table)
+    if missing := [name for name in names if name not in target.c]:
         raise OptionError(
             f"table {table} has no column {missing[0]!r}; it has {', '.join(target.c.keys())}", schema=schema
         )

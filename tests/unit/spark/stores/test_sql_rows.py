@@ -150,3 +150,14 @@ def test_a_row_without_its_key_is_refused_because_each_batch_would_insert_it_aga
         write(product=["a", "b"], n=["1", None])
         write(product=pa.array([], pa.string()), n=pa.array([], pa.string()))
         assert connection.execute(sa.text("SELECT * FROM totals")).all() == [("a", "1"), ("b", None)]
+
+
+def test_two_columns_of_one_name_are_refused_because_one_of_them_would_be_lost():
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    schema = types.StructType().add("n", "string").add("n", "string")
+    rows = pa.table([pa.array(["1"]), pa.array(["2"])], names=["n", "n"])
+    batch = SimpleNamespace(schema=schema, columns=["n", "n"], toArrow=lambda: rows)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE totals (n TEXT)"))
+        with pytest.raises(OptionError, match="the rows have two columns 'n': rename one of them"):
+            append_to("totals")(connection, batch)
