@@ -583,3 +583,29 @@ def test_properties_reach_every_step(spark):
     with pytest.raises(PlanError, match="no property 'nope'"):
         RocketMQStream(builder.build(), {"nope": 1})
     assert replace(plan).job == "props"
+
+
+def test_conditions_find_fields_that_texts_types_and_functions_spell_in_another_case(spark):
+    rows = [{"name": "NAME", "date": "2030-01-02", "été à": 1, "user-id": "2", "Kind": "k"}]
+    conditions = [
+        sf.col("name") == "NAME",
+        'name = "NAME"',
+        "CAST(date AS DATE) > DATE '2030-01-01'",
+        sf.expr("date::DATE > DATE '2030-01-01'"),
+        (sf.col("été à") == 1) & (sf.col("user-id") == "2"),
+        sf.udf(lambda text: text == "NAME", "boolean")("name"),
+    ]
+    for condition in conditions:
+        assert stream(spark).filter(condition).toPrint().test(rows) == rows, condition
+    columns = stream(spark).map({"text": sf.concat("name", sf.lit("Name")), "kind": sf.col("kind")})
+    assert columns.toPrint().test(['{"name": "a", "kind": "b"}']) == [{"text": "aName", "kind": "b"}]
+
+
+def test_a_script_replaces_a_column_whatever_its_case(spark):
+    script = stream(spark).script("X = x + 1; y = x * 2")
+    assert script.toPrint().test(['{"x": 1}']) == [{"X": 2, "y": 4}]
+
+
+def test_what_spark_cannot_parse_is_an_error_that_says_why(spark):
+    with pytest.raises(PlanError, match=r"Spark rejects this step: \[PARSE_SYNTAX_ERROR\].*filter#2"):
+        stream(spark).filter("a = 1 b = 2").toPrint().test([])

@@ -52,16 +52,34 @@ def test_what_is_no_statement_is_refused(line):
     ("expression", "names"),
     [
         ("a > 1 AND b IS NOT NULL or upper(c) = 'd e'", {"a", "b", "c"}),
-        ("`a b` + x.y", {"a b", "x", "y"}),
+        ("`a b` + x.y", {"a b", "x"}),
         ("'a' || `b`", {"b"}),
         ("Case WHEN a then b END", {"a", "b"}),
         (Spelled("(a > 1)"), {"a"}),
+        ("a >", {"a"}),
     ],
 )
 def test_names_are_fields_and_no_keywords_functions_or_texts(expression, names):
     found = names_in(expression)
     assert names <= found
     assert found - names <= {"x.y"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ('name = "NAME"', {"name"}),
+        ("CAST(date AS DATE) > DATE '2030-01-01'", {"date"}),
+        ("date::DATE = current_date", {"date"}),
+        ("extract(YEAR FROM year) > 2000", {"year"}),
+        ("timestampadd(HOUR, 1, hour) > t", {"hour", "t"}),
+        ("comment = 'Comment'", {"comment"}),
+        ("`End`.x = 1 OR end = 2", {"End", "end"}),
+        ("名 = '1'", {"名"}),
+    ],
+)
+def test_texts_types_and_units_are_no_names_in_another_case(expression, names):
+    assert names_in(expression) == names
 
 
 def test_texts_of_conditions_are_no_names():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from pyspark.sql import Column
 
@@ -155,12 +156,56 @@ def script_lines(text: str, *, step: str) -> tuple[tuple[str, str], ...]:
 
 
 def names_in(expression: Column | str) -> frozenset[str]:
-    """Return all names that an expression may use as fields. Some may not be fields."""
+    """Return the names that an expression uses as fields.
+
+    If it cannot be parsed, these are all its words. Spark then says what is wrong, or some are no fields.
+    """
+    found = _names_in_sql(expression) if isinstance(expression, str) else _names_in_column(expression)
+    if found is not None:
+        return found
     text = expression if isinstance(expression, str) else str(expression)[len("Column<'") : -len("'>")]
-    if isinstance(expression, str):
-        text = _LITERALS.sub("''", text)
-    found = {exact or word for exact, word, call in _WORDS.findall(text) if not call}
-    return frozenset(name for name in found if name and name.upper() not in _KEYWORDS)
+    words = {exact or word for exact, word, call in _WORDS.findall(_LITERALS.sub("''", text)) if not call}
+    return frozenset(name for name in words if name and name.upper() not in _KEYWORDS)
+
+
+def _names_in_sql(text: str) -> frozenset[str] | None:
+    """Return the first parts of all columns. Types, units and texts are no names, whatever they look like."""
+    import sqlglot  # noqa: PLC0415 - most pipelines have no SQL
+    from sqlglot import expressions as exp  # noqa: PLC0415
+
+    try:
+        tree = sqlglot.parse_one(f"SELECT {text}", dialect="spark")
+    except sqlglot.errors.SqlglotError:
+        return None
+    return frozenset(found.parts[0].name for found in tree.find_all(exp.Column) if found.parts[0].name)
+
+
+def _names_in_column(found: Any) -> frozenset[str] | None:
+    """Return the names in Spark's own tree. None if it has none, as with Spark Connect.
+
+    The text of a Column tells neither a field from a text, nor where a name with a space ends.
+    """
+    try:
+        return frozenset(_names_in_node(found._jc.node()))  # noqa: SLF001
+    except Exception:  # noqa: BLE001 - whatever another release has there
+        return None
+
+
+def _names_in_node(node: Any) -> Iterator[str]:
+    match node.getClass().getSimpleName():
+        case "UnresolvedAttribute":
+            yield node.nameParts().apply(0)
+        case "AttributeReference":
+            yield node.name()
+        case "SqlExpression":
+            yield from names_in(node.expression())
+        case "ExpressionColumnNode":  # such as a Python function, whose arguments are wrapped
+            yield from _names_in_node(node.expression())
+        case "ColumnNodeExpression":
+            yield from _names_in_node(node.node())
+    children = node.children()
+    for at in range(children.size()):
+        yield from _names_in_node(children.apply(at))
 
 
 def quoted_names(sql: str) -> frozenset[str]:
