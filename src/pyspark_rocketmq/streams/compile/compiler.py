@@ -103,7 +103,7 @@ class Compiler:
             try:
                 self._made[node] = self._compile(node)
             except (AnalysisException, ParseException) as error:
-                text = str(error).splitlines()[0]
+                text = str(error).strip().splitlines()[0]
                 raise PlanError(f"Spark rejects this step: {text}", step=node.name) from error
         return self._made[node]
 
@@ -193,7 +193,9 @@ class Compiler:
         df, names = flow.df, list(flow.columns)
         for name, value in node.lines:
             df = df.withColumn(name, F.expr(value))
-            names = names if name in names else [*names, name]
+            at = [known.lower() for known in names]  # Spark replaces a column of another case
+            names = [name if known == name.lower() else own for own, known in zip(names, at, strict=True)]
+            names = names if name.lower() in at else [*names, name]
         return replace(flow, df=df, columns=tuple(names))
 
     def _union(self, node: p.Union) -> Flow:
