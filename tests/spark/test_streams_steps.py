@@ -609,3 +609,11 @@ def test_a_script_replaces_a_column_whatever_its_case(spark):
 def test_what_spark_cannot_parse_is_an_error_that_says_why(spark):
     with pytest.raises(PlanError, match=r"Spark rejects this step: \[PARSE_SYNTAX_ERROR\].*filter#2"):
         stream(spark).filter("a = 1 b = 2").toPrint().test([])
+
+
+def test_a_field_called_key_is_no_label_of_a_split(spark):
+    rows = [at(1, t="a", key="k"), at(2, t="b", key="k"), at(3, t="a", key="l"), at(4, t="c", key="k")]
+    parts = stream(spark).split(lambda row: row["t"]).select("a", "b")
+    counted = parts.window(TumblingWindow.of(Time.minutes(1))).groupBy("key").count("n").toDataStream()
+    assert table(counted.toPrint().test(rows), "key", "n") == [("k", 2), ("l", 1)]
+    assert parts.filter("key = 'k'").toPrint().test(rows) == [row for _, row in rows[:2]]

@@ -178,7 +178,7 @@ class Compiler:
             return flow.with_fields(fields, self.guard, node)
         if flow.shape is not Shape.JSON:
             return flow.plain()
-        wanted = self.analysis.wanted(before) - ({KEY} if flow.tagged else set())
+        wanted = self.analysis.wanted(before) - ({KEY} if flow.keyed else set())
         return flow.with_fields(_drop_case_twins([*fields, *sorted(wanted)], flow.columns), self.guard, node)
 
     def _script(self, node: p.Script) -> Flow:
@@ -217,6 +217,7 @@ class Compiler:
             windowed=left.windowed and right.windowed,
             updates=left.updates or right.updates,
             tagged=left.tagged and right.tagged,
+            keyed=left.keyed and right.keyed,
             serialized=left.serialized and right.serialized,
             identity=left.identity if left.identity == right.identity else (),
             shares_identity=True,
@@ -289,8 +290,9 @@ class Compiler:
         df = df.mapInArrow(python, schema)
         df = self.guard.without_errors(df, flow.error_unless_beat(F.col(ERROR)), last).drop(ERROR)
         tagged = flow.tagged or any(step.how in {"label", "key"} for step in chain)
+        keyed = flow.keyed or any(step.how == "key" for step in chain)
         shares = flow.shares_identity or any(step.how == "flatMap" for step in chain)
-        made = replace(flow, df=df, tagged=tagged, serialized=serialized, shares_identity=shares)
+        made = replace(flow, df=df, tagged=tagged, keyed=keyed, serialized=serialized, shares_identity=shares)
         if keeps:
             return replace(made, checked=not text)
         json = replace(made, shape=Shape.JSON, columns=(), checked=True)

@@ -205,7 +205,7 @@ def _parse_inputs(
     flow: Flow, keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...], guard: Guard, node: p.Node
 ) -> Flow:
     """Return the flow with the fields of keys and results."""
-    if flow.tagged and KEY in keys and KEY not in flow.columns:
+    if flow.keyed and KEY in keys and KEY not in flow.columns:
         flow = replace(flow, df=flow.df.withColumn(KEY, F.col(TAG)), columns=(*flow.columns, KEY))
     names = [*keys, *(item.field for item in aggregates if item.field is not None)]
     if flow.shape is Shape.TEXT and set(names) <= set(flow.columns):

@@ -82,6 +82,8 @@ class Flow:
     checked : bool
         Whether the record's text is known to be JSON.
     watermarked, windowed, updates, tagged : bool
+    keyed : bool
+        Whether the tag is the key of a group, and not a label of ``split``.
     serialized : bool
         Whether a function has made the bodies of the records' messages.
     identity : tuple of str
@@ -99,6 +101,7 @@ class Flow:
     windowed: bool = False
     updates: bool = False
     tagged: bool = False
+    keyed: bool = False
     serialized: bool = False
     identity: tuple[str, ...] = ()
     shares_identity: bool = False
