@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.options.declare import Options, given_value
 from pyspark_rocketmq.streams.api.schema_config import SchemaConfig
 from pyspark_rocketmq.streams.connectors.base import option_texts
+from pyspark_rocketmq.streams.plan.times import Time, Window
 
-__all__ = ["JavaArguments", "all_options"]
+__all__ = [
+    "JavaArguments",
+    "all_options",
+    "check_accumulator",
+    "check_names",
+    "check_seconds",
+    "check_window",
+]
+
+_SIZES: Final = ("size", "slide", "gap")
+_ACCUMULATORS: Final = (
+    ("addValue", "result", "clone"),
+    ("createAccumulator", "accumulate", "getValue"),
+)
+"""The methods of an accumulator, in each API."""
 
 
 def all_options(
@@ -94,4 +110,40 @@ class JavaArguments:
             tags=texts[0] if len(texts) > 1 else tags,
             is_json=flags[0] if flags else is_json,
             config=configs[0] if configs else None,
+        )
+
+
+def check_seconds(seconds: Any, method: str, step: str) -> None:
+    """Raise a PlanError for what is no number of seconds from 0."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds < math.inf:
+        raise PlanError(f"{method} must be at least 0 seconds", step=step, seconds=seconds)
+
+
+def check_names(names: Sequence[object], method: str, step: str) -> None:
+    """Raise a PlanError for names of fields that are no texts, such as a list of them."""
+    for name in names:
+        if not isinstance(name, str):
+            raise PlanError(
+                f"{method} takes names of fields, such as {method}('a', 'b'), not {name!r}", step=step
+            )
+
+
+def check_window(window: object, step: str) -> None:
+    """Raise a PlanError for what is no window, or a window of what is no duration."""
+    sizes = [getattr(window, size) for size in _SIZES if hasattr(window, size)]
+    if not isinstance(window, Window) or not all(isinstance(size, Time) for size in sizes):
+        raise PlanError(
+            f"a window is TumblingWindow.of(Time.seconds(10)) or its kin, not {window!r}", step=step
+        )
+
+
+def check_accumulator(accumulator: object, step: str) -> None:
+    """Raise a PlanError for what is no accumulator of either API, such as the class of one."""
+    complete = any(all(hasattr(accumulator, name) for name in names) for names in _ACCUMULATORS)
+    if isinstance(accumulator, type) or not complete:
+        raise PlanError(
+            f"aggregate takes an object with {' or '.join(map(', '.join, _ACCUMULATORS))}, "
+            f"not {accumulator!r}",
+            step=step,
         )

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.spark.stores.database_url import database_url
-from pyspark_rocketmq.streams.api.arguments import all_options
+from pyspark_rocketmq.streams.api.arguments import all_options, check_names
 from pyspark_rocketmq.streams.api.compat import DataStreamNames
 from pyspark_rocketmq.streams.api.job import Job, Strategy
 from pyspark_rocketmq.streams.api.join_stream import JoinStream
@@ -122,6 +122,7 @@ class DataStream(StreamOutput, DataStreamNames):
         """Keep some fields."""
         if not fieldNames:
             raise PlanError("selectFields needs at least one field", step="selectFields")
+        check_names(fieldNames, "selectFields", "selectFields")
         return self._next(
             p.SelectFields(name=self._job.step("selectFields"), input=self._node, fields=fieldNames)
         )
@@ -208,6 +209,7 @@ class DataStream(StreamOutput, DataStreamNames):
         """
         if not fieldNames:
             raise PlanError("distinct needs at least one field", step="distinct")
+        check_names(fieldNames, "distinct", "distinct")
         name, within = self._job.step("distinct"), Time.seconds(windowSizeSecond)
         return self._next(p.Distinct(name=name, input=self._node, fields=fieldNames, within=within))
 
@@ -328,5 +330,7 @@ class SplitStream:
 
     def select(self, *labels: Any) -> DataStream:
         """Return the records with one of the labels."""
+        if not labels:
+            raise PlanError("select needs at least one label", step="select")
         name = self._job.step("select")
         return DataStream(self._job, p.Select(name=name, input=self._node, labels=labels))

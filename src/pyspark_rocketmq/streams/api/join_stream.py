@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.arguments import check_seconds, check_window
 from pyspark_rocketmq.streams.api.compat import ResultNames
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.connectors.dimension import DimensionTable
@@ -62,6 +63,7 @@ class JoinStream(ResultNames[S]):
     def window(self, window: Time | Window) -> JoinStream[S]:
         """Join records of the same window."""
         self._window = TumblingWindow.of(window) if isinstance(window, Time) else window
+        check_window(self._window, "join")
         return self
 
     def interval(self, before: Time, after: Time) -> JoinStream[S]:
@@ -71,6 +73,7 @@ class JoinStream(ResultNames[S]):
 
     def waterMark(self, seconds: float) -> JoinStream[S]:
         """Set how many seconds records may be late."""
+        check_seconds(seconds, "waterMark", "join")
         self._watermark_s = seconds
         return self
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.arguments import check_accumulator, check_seconds, check_window
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.api.output import StreamOutput
 from pyspark_rocketmq.streams.plan import nodes as p
@@ -107,6 +108,12 @@ class _Keyed:
 
     def _select(self, kind: AggregateKind, selector: Selector | str | None) -> tuple[p.Node, str | None]:
         """Return the values to aggregate and their field."""
+        if isinstance(selector, str) and selector.lower() == _KEY:
+            raise PlanError(
+                f"the results have the group as {_KEY!r}: select the field {selector!r} by a function, "
+                f"lambda value: value[{selector!r}]",
+                step=kind,
+            )
         if selector is None or isinstance(selector, str):
             return self._node, selector
         node = p.Apply(
@@ -182,6 +189,7 @@ class GroupedStream(_Keyed):
             Keep the accumulator's state (which must be picklable) instead of the values. It gets each value
             once, within a batch in the order of time. Needs the extra ``state``.
         """
+        check_accumulator(accumulator, "aggregate")
         return ResultStream(self._result("accumulate", None, accumulator, incremental=incremental))
 
     def filter(self, predictor: Selector) -> GroupedStream:
@@ -194,6 +202,7 @@ class GroupedStream(_Keyed):
 
     def window(self, windowInfo: Window) -> WindowedStream:
         """Group values into windows."""
+        check_window(windowInfo, "window")
         return WindowedStream(self._job, self._node, windowInfo)
 
     def toRStream(self) -> RStream:
@@ -214,6 +223,7 @@ class WindowedStream(_Keyed):
 
     def waterMark(self, seconds: float) -> WindowedStream:
         """Set how many seconds windows wait for late values. Default: 2."""
+        check_seconds(seconds, "waterMark", "window")
         self._late_s = seconds
         return self
 
@@ -267,6 +277,7 @@ class WindowedStream(_Keyed):
         incremental : bool
             See `GroupedStream.aggregate`.
         """
+        check_accumulator(accumulator, "aggregate")
         return ResultStream(self._result("accumulate", None, accumulator, incremental=incremental))
 
     def filter(self, predictor: Selector) -> WindowedStream:
@@ -322,11 +333,13 @@ class JoinedStream:
 
     def window(self, windowInfo: Window) -> JoinedStream:
         """Join values of the same window."""
+        check_window(windowInfo, "join")
         self._window = windowInfo
         return self
 
     def waterMark(self, seconds: float) -> JoinedStream:
         """Set how many seconds windows wait for late values."""
+        check_seconds(seconds, "waterMark", "join")
         self._late_s = seconds
         return self
 

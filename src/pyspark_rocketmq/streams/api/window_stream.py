@@ -9,6 +9,12 @@ from typing import Any, Self, TypeVar
 from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.streams.api.arguments import (
+    check_accumulator,
+    check_names,
+    check_seconds,
+    check_window,
+)
 from pyspark_rocketmq.streams.api.compat import ResultNames, WindowNames
 from pyspark_rocketmq.streams.api.job import Job
 from pyspark_rocketmq.streams.plan import nodes as p
@@ -46,6 +52,7 @@ class WindowStream(ResultNames[S], WindowNames):
         self._job = job
         self._node = node
         self._stream = stream
+        check_window(window, "window")
         self._settings = _Settings(window)
 
     def _with(self, **changes: Any) -> Self:
@@ -53,6 +60,7 @@ class WindowStream(ResultNames[S], WindowNames):
         return self
 
     def _result(self, kind: AggregateKind, field: str | None, alias: str, value: Any = None) -> Self:
+        check_names([alias if field is None else field, alias], kind, "window")
         taken = {item.alias.lower() for item in self._settings.aggregates}
         if alias.lower() in taken:
             raise PlanError(f"two results are called {alias!r}", step="window")
@@ -61,6 +69,7 @@ class WindowStream(ResultNames[S], WindowNames):
 
     def groupBy(self, *fieldNames: str) -> Self:
         """Group by fields. Without it a window is one group."""
+        check_names(fieldNames, "groupBy", "window")
         return self._with(keys=fieldNames)
 
     def group(self) -> Self:
@@ -129,6 +138,7 @@ class WindowStream(ResultNames[S], WindowNames):
             the order of batches, and of times within a batch. Needs the extra ``state``. Otherwise all
             records of a window are kept, and it runs once, when the window closes.
         """
+        check_accumulator(accumulator, "window")
         self._incremental(incremental)
         return self._result("accumulate", None, asName, accumulator)
 
@@ -142,6 +152,8 @@ class WindowStream(ResultNames[S], WindowNames):
         incremental : bool
             See `aggregate`.
         """
+        if not callable(function):
+            raise PlanError(f"reduce takes a function, not {type(function).__name__}", step="window")
         self._incremental(incremental)
         return self._result("reduce", None, asName, function).toDataStream()
 
@@ -161,8 +173,7 @@ class WindowStream(ResultNames[S], WindowNames):
 
     def waterMark(self, seconds: float) -> Self:
         """Set how many seconds windows wait for late records."""
-        if seconds < 0:
-            raise PlanError("waterMark must be at least 0 seconds", step="window", seconds=seconds)
+        check_seconds(seconds, "waterMark", "window")
         return self._with(watermark_s=seconds)
 
     def numeric(self, kind: Numeric) -> Self:
@@ -223,6 +234,7 @@ class WindowStream(ResultNames[S], WindowNames):
 
     def setMaxMsgGap(self, seconds: float) -> Self:
         """Set after how many seconds without messages windows close (180 with a time field, else 1)."""
+        check_seconds(seconds, "setMaxMsgGap", "window")
         self._job.idle_s = seconds
         return self
 
@@ -317,6 +329,7 @@ class OverWindowStream(ResultNames[S]):
 
     def groupBy(self, *fieldNames: str) -> Self:
         """Set the fields within which rows are ranked, in addition to the window."""
+        check_names(fieldNames, "groupBy", "topN")
         self._keys = fieldNames
         return self
 
@@ -326,6 +339,7 @@ class OverWindowStream(ResultNames[S]):
         Numeric texts are compared as numbers, and come before other texts. Rows without the field come last,
         in ascending and descending order.
         """
+        check_names([fieldName], "addOrderByFieldName", "topN")
         self._order = (*self._order, (fieldName, isAsc))
         return self
 
@@ -338,7 +352,7 @@ class OverWindowStream(ResultNames[S]):
             No order is set.
         """
         name = self._job.step("topN")
-        if not self._order or self._count < 1:
+        if not self._order or not isinstance(self._count, int) or self._count < 1:
             raise PlanError("topN needs a count of at least 1 and addOrderByFieldName(...)", step=name)
         node = p.TopN(
             name=name,
