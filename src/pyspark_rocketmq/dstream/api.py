@@ -11,6 +11,7 @@ from pyspark import SparkContext, StorageLevel
 from pyspark.streaming import DStream, StreamingContext
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.dstream.arguments import check_stream
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
 from pyspark_rocketmq.dstream.direct.committed_rows import first_positions, require_commit_queues
 from pyspark_rocketmq.dstream.direct.stream import BatchMaker, RocketMQDStream
@@ -161,6 +162,8 @@ class RocketMQUtils:
         RocketMQError
             A name server or broker does not answer, or a commit topic does not exist.
         """
+        flags = {"autoCommit": autoCommit, "forceSpecial": forceSpecial, "failOnDataLoss": failOnDataLoss}
+        check_stream(consumerStrategy, locationStrategy, messageHandler, **flags)
         names = _parse(TOPICS, "topics", topics if isinstance(topics, str) else ",".join(topics))
         group = _parse(GROUP, "groupId", groupId)
         strategy, asked = _with_kafka_reset(consumerStrategy, options or {})

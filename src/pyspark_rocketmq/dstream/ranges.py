@@ -89,11 +89,13 @@ def to_ranges(given: RangesLike) -> OffsetRanges:
     Raises
     ------
     OptionError
-        A key of the mapping has another topic or queue id than its ranges.
+        They are no ranges, or a key of the mapping has another topic or queue id than its ranges.
     """
     if isinstance(given, Mapping):
         for key, ranges in given.items():
-            for found in ranges:
+            if not isinstance(key, TopicQueueId):
+                raise OptionError("ranges are filed under TopicQueueId(topic, queue_id)", key=key)
+            for found in _checked(ranges):
                 if (found.topic, found.queue_id) != (key.topic, key.queue_id):
                     raise OptionError(
                         "a range is filed under another queue: the first two arguments of OffsetRange.create "
@@ -103,8 +105,20 @@ def to_ranges(given: RangesLike) -> OffsetRanges:
                     )
         flat = [found for ranges in given.values() for found in ranges]
     else:
-        flat = list(given)
+        flat = _checked(given)
     return OffsetRanges(sorted(flat, key=lambda found: len(found) == 0))
+
+
+def _checked(given: Any) -> list[OffsetRange]:
+    """Return ranges as a list. Raises an OptionError for anything else, such as one range alone."""
+    flat = list(given) if isinstance(given, Iterable) else [given]
+    if not isinstance(given, Iterable) or not all(isinstance(found, OffsetRange) for found in flat):
+        wrong = next((found for found in flat if not isinstance(found, OffsetRange)), given)
+        raise OptionError(
+            "offset ranges are a list of OffsetRange.create(topic, queue_id, broker_name, from, until)",
+            given=wrong,
+        )
+    return flat
 
 
 _reading: tuple[int, OffsetRange] | None = None

@@ -15,6 +15,7 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.commits.commit_log import Committed, read_committed
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.shared import shared_client
+from pyspark_rocketmq.dstream.arguments import check_reading
 from pyspark_rocketmq.dstream.jvm import elements_rdd, executors
 from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, RangesLike, reads_now, to_ranges
 from pyspark_rocketmq.dstream.record_batches import HasRecordBatches
@@ -231,6 +232,7 @@ def create_rdd(  # noqa: PLR0917 - as its arguments come
     handler: MessageHandler | None,
 ) -> RocketMQRDD:
     """Return the RDD of ``RocketMQUtils.createRDD``, whose errors these are."""
+    check_reading(location, handler)
     ranges = to_ranges(given_ranges)
     topics = tuple(sorted({found.topic for found in ranges}))
     if not topics:

@@ -77,8 +77,10 @@ class SpecificOffsetStrategy:
                 raise OptionError(
                     "offsets are given by MessageQueue(topic, broker_name, queue_id)", key=queue
                 )
-            if offset < _EARLIEST:
-                raise OptionError("an offset is 0 or more, -1 (latest) or -2 (earliest)", queue=queue)
+            if not isinstance(offset, int) or offset < _EARLIEST:
+                raise OptionError(
+                    "an offset is 0 or more, -1 (latest) or -2 (earliest)", queue=queue, offset=offset
+                )
 
 
 Strategy: TypeAlias = EarliestStrategy | LatestStrategy | SpecificOffsetStrategy
@@ -161,6 +163,16 @@ class LocationStrategy:
     """
 
     hosts: Mapping[MessageQueue | TopicQueueId, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for queue, host in self.hosts.items():
+            if not isinstance(queue, MessageQueue | TopicQueueId) or not isinstance(host, str):
+                raise OptionError(
+                    "hosts are texts, given by MessageQueue(topic, broker_name, queue_id) or "
+                    "TopicQueueId(topic, queue_id)",
+                    key=queue,
+                    host=host,
+                )
 
     def __call__(self) -> Self:
         """Return itself: ``PreferConsistent`` and ``PreferConsistent()`` are equivalent."""

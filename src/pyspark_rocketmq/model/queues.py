@@ -79,9 +79,10 @@ class OffsetRange:
             return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.from_offset <= self.until_offset:
+        whole = isinstance(self.from_offset, int) and isinstance(self.until_offset, int)
+        if not whole or not 0 <= self.from_offset <= self.until_offset:
             raise OptionError(
-                "an offset range needs 0 <= from_offset <= until_offset",
+                "an offset range needs whole numbers, 0 <= from_offset <= until_offset",
                 queue=self.queue,
                 from_offset=self.from_offset,
                 until_offset=self.until_offset,
@@ -95,6 +96,8 @@ class OffsetRange:
         cls, topic: str, queue_id: int, broker_name: str, from_offset: int, until_offset: int
     ) -> OffsetRange:
         """Return a range from its parts, in the argument order of rocketmq-spark."""
+        if not isinstance(queue_id, int):
+            raise OptionError("a queue id is a whole number", queue_id=queue_id)
         return cls(MessageQueue(topic, broker_name, queue_id), from_offset, until_offset)
 
     def __len__(self) -> int:
