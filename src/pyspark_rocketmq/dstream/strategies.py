@@ -77,7 +77,7 @@ class SpecificOffsetStrategy:
                 raise OptionError(
                     "offsets are given by MessageQueue(topic, broker_name, queue_id)", key=queue
                 )
-            if not isinstance(offset, int) or offset < _EARLIEST:
+            if not hasattr(offset, "__index__") or offset < _EARLIEST:
                 raise OptionError(
                     "an offset is 0 or more, -1 (latest) or -2 (earliest)", queue=queue, offset=offset
                 )

@@ -79,7 +79,9 @@ class OffsetRange:
             return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.from_offset, int) and isinstance(self.until_offset, int)
+        whole = hasattr(self.from_offset, "__index__") and hasattr(
+            self.until_offset, "__index__"
+        )  # also numpy's
         if not whole or not 0 <= self.from_offset <= self.until_offset:
             raise OptionError(
                 "an offset range needs whole numbers, 0 <= from_offset <= until_offset",
@@ -96,7 +98,7 @@ class OffsetRange:
         cls, topic: str, queue_id: int, broker_name: str, from_offset: int, until_offset: int
     ) -> OffsetRange:
         """Return a range from its parts, in the argument order of rocketmq-spark."""
-        if not isinstance(queue_id, int):
+        if not hasattr(queue_id, "__index__"):
             raise OptionError("a queue id is a whole number", queue_id=queue_id)
         return cls(MessageQueue(topic, broker_name, queue_id), from_offset, until_offset)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from pyspark_rocketmq.dstream import ConsumerStrategy, LocationStrategies, OffsetRange, TopicQueueId
@@ -29,6 +30,12 @@ def test_a_mapping_of_ranges_has_queue_ids():
 def test_the_offsets_of_a_range_are_whole_numbers(begin, end):
     with pytest.raises(OptionError, match="an offset range needs whole numbers, 0 <= from_offset"):
         OffsetRange.create("t", 0, "a", begin, end)
+
+
+def test_numbers_of_a_data_frame_are_whole_numbers():
+    one = np.int64(1)
+    assert OffsetRange.create("t", one, "a", one, one).queue == MessageQueue("t", "a", 1)
+    assert ConsumerStrategy.specificOffset({QUEUE: one}).offsets == {QUEUE: 1}
 
 
 def test_a_queue_id_is_a_whole_number():
