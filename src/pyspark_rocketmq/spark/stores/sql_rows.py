@@ -44,7 +44,7 @@ def append_to(table: str, *, schema: str | None = None) -> RowWriter:
     return write
 
 
-def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) -> RowWriter:
+def upsert_into(table: str, *, key: str | Sequence[str], schema: str | None = None) -> RowWriter:
     """Return a function that inserts a batch's rows, or updates the rows whose key exists.
 
     For aggregations in update mode. PostgreSQL, SQLite, MySQL and MariaDB. Otherwise as `append_to`.
@@ -52,9 +52,9 @@ def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) ->
     Parameters
     ----------
     table : str
-    key : sequence of str
-        The columns of the table's primary key, or of a unique index. MySQL and MariaDB update the row of any
-        unique key: the table must not have another one.
+    key : str or sequence of str
+        The column or columns of the table's primary key, or of a unique index. MySQL and MariaDB update the
+        row of any unique key: the table must not have another one.
     schema : str, optional
 
     Raises
@@ -64,12 +64,13 @@ def upsert_into(table: str, *, key: Sequence[str], schema: str | None = None) ->
     """
     if not key:
         raise OptionError("an upsert needs the columns of a key")
+    columns = [key] if isinstance(key, str) else key
 
     def write(connection: sa.Connection, batch: DataFrame) -> None:
-        target = reflect_table(connection, table, schema, batch.schema, key)
-        statement = upsert_statement(connection.dialect.name, target, key, batch.columns)
+        target = reflect_table(connection, table, schema, batch.schema, columns)
+        statement = upsert_statement(connection.dialect.name, target, columns, batch.columns)
         rows = batch.toArrow()
-        require_whole_keys(target, key, rows)
+        require_whole_keys(target, columns, rows)
         execute_rows(connection, statement, target, rows)
 
     return write

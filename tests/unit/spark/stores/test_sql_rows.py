@@ -139,7 +139,8 @@ def test_a_row_without_its_key_is_refused_because_each_batch_would_insert_it_aga
         rows = pa.table(columns)
         schema = types.StructType([types.StructField(name, types.StringType()) for name in columns])
         batch = SimpleNamespace(schema=schema, columns=list(columns), toArrow=lambda: rows)
-        upsert_into("totals", key=["product"])(connection, batch)
+        for key in ("product", ["product"]):
+            upsert_into("totals", key=key)(connection, batch)
 
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE totals (product TEXT UNIQUE, n TEXT)"))
