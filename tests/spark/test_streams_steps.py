@@ -613,7 +613,10 @@ def test_what_spark_cannot_parse_is_an_error_that_says_why(spark):
 
 def test_a_field_called_key_is_no_label_of_a_split(spark):
     rows = [at(1, t="a", key="k"), at(2, t="b", key="k"), at(3, t="a", key="l"), at(4, t="c", key="k")]
-    parts = stream(spark).split(lambda row: row["t"]).select("a", "b")
-    counted = parts.window(TumblingWindow.of(Time.minutes(1))).groupBy("key").count("n").toDataStream()
+
+    def parts():
+        return stream(spark).split(lambda row: row["t"]).select("a", "b")
+
+    counted = parts().window(TumblingWindow.of(Time.minutes(1))).groupBy("key").count("n").toDataStream()
     assert table(counted.toPrint().test(rows), "key", "n") == [("k", 2), ("l", 1)]
-    assert parts.filter("key = 'k'").toPrint().test(rows) == [row for _, row in rows[:2]]
+    assert parts().filter("key = 'k'").toPrint().test(rows) == [row for _, row in rows[:2]]
