@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from pyspark_rocketmq.dstream.strategies import (
     EarliestStrategy,
@@ -11,8 +12,13 @@ from pyspark_rocketmq.dstream.strategies import (
     SpecificOffsetStrategy,
 )
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.options.declare import list_declared
 
-__all__ = ["check_reading", "check_stream"]
+__all__ = ["check_frame", "check_reading", "check_stream"]
+
+_OF_RANGES: Final = ("topic", "subscribePattern", "assign", "isolation")
+"""What the ranges of an RDD have decided, in addition to where reading starts and ends."""
 
 
 def check_reading(location: Any, handler: Any) -> None:
@@ -49,3 +55,22 @@ def check_stream(strategy: Any, location: Any, handler: Any, **flags: Any) -> No
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise OptionError(f"{name} is True or False", value=flag)
+
+
+def check_frame(names: Iterable[str]) -> None:
+    """Check the options of a DataFrame of an RDD's ranges.
+
+    Raises
+    ------
+    OptionError
+        One would replace the ranges.
+    """
+    given = {name.lower(): name for name in names}
+    for each in list_declared(SourceOptions):
+        if each.name in _OF_RANGES or each.name.startswith(("starting", "ending")):
+            for spelling in each.spellings:
+                if spelling.lower() in given:
+                    raise OptionError(
+                        "toDF reads the ranges of the RDD, which an option cannot replace: use spark.read",
+                        option=given[spelling.lower()],
+                    )

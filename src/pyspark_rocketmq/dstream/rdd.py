@@ -15,7 +15,7 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.commits.commit_log import Committed, read_committed
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.shared import shared_client
-from pyspark_rocketmq.dstream.arguments import check_reading
+from pyspark_rocketmq.dstream.arguments import check_frame, check_reading
 from pyspark_rocketmq.dstream.jvm import elements_rdd, executors
 from pyspark_rocketmq.dstream.ranges import HasOffsetRanges, OffsetRanges, RangesLike, reads_now, to_ranges
 from pyspark_rocketmq.dstream.record_batches import HasRecordBatches
@@ -189,8 +189,10 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
         Raises
         ------
         OptionError
-            Two ranges are of the same queue, or the RDD has ``isolation=read_committed``.
+            Two ranges are of the same queue, the RDD has ``isolation=read_committed``, or an option would
+            replace the ranges.
         """
+        check_frame(options)
         if self._committed is not None:
             raise OptionError(
                 "toDF reads the topic again, when other batches may be committed: use spark.read with "

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
+
 from pyspark_rocketmq.dstream.ranges import OffsetRanges
 from pyspark_rocketmq.dstream.rdd import RocketMQRDD
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import OffsetRange
 from pyspark_rocketmq.options import parse_direct_options
 
@@ -50,3 +53,11 @@ def test_a_frame_skips_lost_messages_where_its_stream_does():
     for fail, text in ((False, "false"), (True, "true")):
         frame = rdd_of(5, fail=fail).toDF(SimpleNamespace(read=Reader()))
         assert frame["failondataloss"] == text
+
+
+@pytest.mark.parametrize(
+    "option", ["endingOffsets", "STARTINGTIMESTAMP", "topic", "subscribe", "assign", "isolation"]
+)
+def test_an_option_cannot_replace_the_ranges(option):
+    with pytest.raises(OptionError, match=rf"the ranges of the RDD, which an option.*option={option}"):
+        rdd_of(5).toDF(SimpleNamespace(read=Reader()), **{option: "latest"})
