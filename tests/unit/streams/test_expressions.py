@@ -36,6 +36,11 @@ def test_a_name_with_backquotes_is_one_name():
         ("a=b+1;c = d == e", [("a", "b+1"), ("c", "d == e")]),
         ("a=1\n\n b=2 ;; ", [("a", "1"), ("b", "2")]),
         ("a='x=y'", [("a", "'x=y'")]),
+        (
+            "a=concat(x, ';', \";\");b='it''s;\n\\';'",
+            [("a", "concat(x, ';', \";\")"), ("b", "'it''s;\n\\';'")],
+        ),
+        ("a=`b;c`;d='open;e=1", [("a", "`b;c`"), ("d", "'open"), ("e", "1")]),
     ],
 )
 def test_a_script_is_statements_on_lines_or_with_semicolons(script, lines):

@@ -54,6 +54,9 @@ _TOKEN: Final = re.compile(
     rf"\(([^(),]+),([^(),]+),(?:\s*({'|'.join(_TYPES)})\s*,)?((?:'[^']*')|[^()]*)\)|([()]|&&?|\|\|?)|\s+"
 )
 _LITERALS: Final = re.compile(r"'(?:[^'\\]|\\.|'')*'")
+_STATEMENT: Final = re.compile(rf"(?:{_LITERALS.pattern}|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|[^;\n])+")
+"""A semicolon or the end of a line ends a statement, but not within quotes."""
+
 _WORDS: Final = re.compile(r"`([^`]+)`|([A-Za-z_]\w*)(\s*\()?")
 
 _KEYWORDS: Final = frozenset(
@@ -143,7 +146,7 @@ def script_lines(text: str, *, step: str) -> tuple[tuple[str, str], ...]:
     PlanError
         A line is not an assignment.
     """
-    lines = [line.strip() for line in text.replace("\n", ";").split(";")]
+    lines = [line.strip() for line in _STATEMENT.findall(text)]
     found: list[tuple[str, str]] = []
     for line in filter(None, lines):
         name, sign, value = line.partition("=")
