@@ -65,12 +65,15 @@ def check_frame(names: Iterable[str]) -> None:
     OptionError
         One would replace the ranges.
     """
-    given = {name.lower(): name for name in names}
-    for each in list_declared(SourceOptions):
-        if each.name in _OF_RANGES or each.name.startswith(("starting", "ending")):
-            for spelling in each.spellings:
-                if spelling.lower() in given:
-                    raise OptionError(
-                        "toDF reads the ranges of the RDD, which an option cannot replace: use spark.read",
-                        option=given[spelling.lower()],
-                    )
+    replacing = {
+        spelling.lower()
+        for each in list_declared(SourceOptions)
+        if each.name in _OF_RANGES or each.name.startswith(("starting", "ending"))
+        for spelling in each.spellings
+    }
+    for name in names:
+        if name.lower() in replacing:
+            raise OptionError(
+                "toDF reads the ranges of the RDD, which an option cannot replace: use spark.read",
+                option=name,
+            )

@@ -92,10 +92,12 @@ def to_ranges(given: RangesLike) -> OffsetRanges:
         They are no ranges, or a key of the mapping has another topic or queue id than its ranges.
     """
     if isinstance(given, Mapping):
+        flat: list[OffsetRange] = []
         for key, ranges in given.items():
             if not isinstance(key, TopicQueueId):
                 raise OptionError("ranges are filed under TopicQueueId(topic, queue_id)", key=key)
             for found in _checked(ranges):
+                flat.append(found)
                 if (found.topic, found.queue_id) != (key.topic, key.queue_id):
                     raise OptionError(
                         "a range is filed under another queue: the first two arguments of OffsetRange.create "
@@ -103,7 +105,6 @@ def to_ranges(given: RangesLike) -> OffsetRanges:
                         range=found,
                         key=key,
                     )
-        flat = [found for ranges in given.values() for found in ranges]
     else:
         flat = _checked(given)
     return OffsetRanges(sorted(flat, key=lambda found: len(found) == 0))

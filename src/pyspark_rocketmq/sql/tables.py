@@ -341,9 +341,9 @@ class Table:
         given = {column.name.key: F.col(quote(column.name)).cast(column.type) for column in columns}
         removed = is_removal() if changes else None
         values = {
-            column.name.key: required(column, self.name, given[column.name.key], removed)
-            if column.name.key in given
-            else F.lit(None).cast(column.type)
+            column.name.key: required(
+                column, self.name, given.get(column.name.key, F.lit(None).cast(column.type)), removed
+            )
             for column in self.declared.columns
             if not isinstance(column, ComputedColumn)
         }

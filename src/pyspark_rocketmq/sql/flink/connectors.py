@@ -184,15 +184,17 @@ class ConnectorTable:
         """Give rows the names and types of the table's columns."""
         changes = [CHANGE] if CHANGE in rows.columns else []
         given = rows.toDF(*(column.name.key for column in columns), *changes)
+        values = {column.name.key: F.col(quoted_text(column.name.key)) for column in columns}
         removed = is_removal() if changes else None
-        values = (
-            required(column, self.name, F.col(quoted_text(column.name.key)).cast(column.type), removed)
-            if column in columns
-            else F.lit(None).cast(column.type)
-            for column in self._physical
+        return given.select(
+            *(
+                required(
+                    column, self.name, values.get(column.name.key, F.lit(None)).cast(column.type), removed
+                ).alias(column.name.text)
+                for column in self._physical
+            ),
+            *changes,
         )
-        named = (value.alias(column.name.text) for value, column in zip(values, self._physical, strict=True))
-        return given.select(*named, *changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,9 +193,9 @@ class Compiler:
         df, names = flow.df, list(flow.columns)
         for name, value in node.lines:
             df = df.withColumn(name, F.expr(value))
-            at = [known.lower() for known in names]  # Spark replaces a column of another case
-            names = [name if known == name.lower() else own for own, known in zip(names, at, strict=True)]
-            names = names if name.lower() in at else [*names, name]
+            # Spark replaces a column of another case.
+            names = [name if known.lower() == name.lower() else known for known in names]
+            names = names if name in names else [*names, name]
         return replace(flow, df=df, columns=tuple(names))
 
     def _union(self, node: p.Union) -> Flow:
