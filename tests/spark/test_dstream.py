@@ -435,5 +435,8 @@ def test_wrong_arguments_are_told_at_once(direct, topic):
     elsewhere = ConsumerStrategy.specificOffset({MessageQueue("elsewhere", "broker-a", 0): 0})
     with pytest.raises(OptionError, match="topics that are not read: elsewhere"):
         direct(name, elsewhere)
+    lost = ConsumerStrategy.specificOffset({MessageQueue(name, "broker-a", 7): 0})
+    with pytest.raises(OptionError, match="broker-a:7, which the query does not read or which do not exist"):
+        direct(name, lost)
     with pytest.raises(OptionError, match="topics is malformed"):
         direct("no spaces")

@@ -102,10 +102,9 @@ def is_cluster_given(namesrv: str | None, settings: Sequence[str] | None) -> boo
         return True
     if not settings:
         return False
-    from pyspark_rocketmq.options import ClientOptions, option_reference
+    from pyspark_rocketmq.options import ClientOptions, list_spellings
 
-    rows = [row for row in option_reference(ClientOptions) if row.name in _CLUSTER_OPTIONS]
-    spellings = {spelling.lower() for row in rows for spelling in (row.name, *row.aliases)}
+    spellings = list_spellings(ClientOptions, _CLUSTER_OPTIONS)
     return any(name.lower() in spellings for name in pairs(settings))
 
 

@@ -11,7 +11,7 @@ from pyspark import SparkContext, StorageLevel
 from pyspark.streaming import DStream, StreamingContext
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
-from pyspark_rocketmq.dstream.arguments import check_stream
+from pyspark_rocketmq.dstream.arguments import check_stream, with_kafka_reset
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
 from pyspark_rocketmq.dstream.direct.committed_rows import first_positions, require_commit_queues
 from pyspark_rocketmq.dstream.direct.stream import BatchMaker, RocketMQDStream
@@ -51,8 +51,8 @@ from pyspark_rocketmq.options import (
     parse_direct_options,
     parse_options,
 )
-from pyspark_rocketmq.options.choices import KAFKA_RESET
 from pyspark_rocketmq.options.text.kinds import GROUP, TOPICS
+from pyspark_rocketmq.planning.offset_resolution import check_listed
 
 __all__ = ["RocketMQUtils"]
 
@@ -62,7 +62,6 @@ _SPEED: Final = "pull.max.speed.per.partition"
 _SPEED_SPELLINGS: Final = frozenset({_SPEED, "maxrateperqueue"})
 _TOPIC_SPELLINGS: Final = frozenset({"topic", "consumer.topic", "topics"})
 _GROUP_SPELLINGS: Final = frozenset({"consumerGroup", "consumer.group", "groupId"})
-_KAFKA_RESET: Final = "auto.offset.reset"
 _CONF_SPEED: Final = "spark.streaming.rocketmq.maxRatePerPartition"
 
 
@@ -156,7 +155,8 @@ class RocketMQUtils:
         Raises
         ------
         OptionError
-            An argument or option is invalid.
+            An argument or option is invalid; or, with ``failOnDataLoss``, the strategy has an offset for a
+            queue that does not exist.
         TopicNotFoundError
             A topic does not exist.
         RocketMQError
@@ -166,7 +166,7 @@ class RocketMQUtils:
         check_stream(consumerStrategy, locationStrategy, messageHandler, **flags)
         names = _parse(TOPICS, "topics", topics if isinstance(topics, str) else ",".join(topics))
         group = _parse(GROUP, "groupId", groupId)
-        strategy, asked = _with_kafka_reset(consumerStrategy, options or {})
+        strategy, asked = with_kafka_reset(consumerStrategy, options or {})
         given = _with_conf(ssc.sparkContext, asked)
         asked_for = parse_direct_options(given)
         source, by = asked_for.source_of_stream(names, group), asked_for.commit_topics(names)
@@ -178,6 +178,8 @@ class RocketMQUtils:
             queues = fetch_start_ends(client, wanted)
             check_filter(client, queues, source)
             policy = _policy(client, strategy, source, force_special=forceSpecial)
+            if failOnDataLoss:
+                check_listed(policy, wanted)
             positions = resolve_offsets(
                 client, policy, queues, source, start_time_ms=started_at_ms, ends=queues
             )
@@ -351,31 +353,6 @@ def _policy(
         if not force_special:
             committed = client.committed_offsets(source.group, strategy.offsets)
     return start_policy(strategy, committed, force_special=force_special)
-
-
-def _with_kafka_reset(strategy: Strategy, options: Mapping[str, Any]) -> tuple[Strategy, Mapping[str, Any]]:
-    """Translate Kafka's ``auto.offset.reset`` to the equivalent strategy, with a warning."""
-    named = [key for key in options if key.lower() == _KAFKA_RESET]
-    if not named:
-        return strategy, options
-    value = str(options[named[0]])
-    meant: dict[str, Strategy] = {"earliest": ConsumerStrategy.earliest, "latest": ConsumerStrategy.latest}
-    wanted = meant.get(KAFKA_RESET.get(value.lower(), ""))
-    if wanted is None or strategy not in [ConsumerStrategy.earliest, wanted]:
-        raise OptionError(
-            f"{_KAFKA_RESET} is smallest or largest (earliest or latest), and no other consumerStrategy is "
-            "given beside it",
-            option=_KAFKA_RESET,
-            value=value,
-            consumerStrategy=strategy,
-        )
-    warnings.warn(
-        f"{_KAFKA_RESET}={value} became ConsumerStrategy.{KAFKA_RESET[value.lower()]}: the group's committed "
-        "offset, and only where it has none this end of the queue",
-        CompatibilityWarning,
-        stacklevel=3,
-    )
-    return wanted, {key: text for key, text in options.items() if key not in named}
 
 
 def _with_conf(sc: SparkContext, options: Mapping[str, Any]) -> dict[str, Any]:

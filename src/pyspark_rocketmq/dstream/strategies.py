@@ -61,7 +61,8 @@ class SpecificOffsetStrategy:
     Parameters
     ----------
     offsets : Mapping
-        The next offset to read of each queue; -2 is the min offset, -1 the max offset.
+        The next offset to read of each queue; -2 is the min offset, -1 the max offset. A queue that does not
+        exist is an error, if the stream has ``failOnDataLoss``.
     default : int
         For queues that are not listed: -2 or -1.
     """

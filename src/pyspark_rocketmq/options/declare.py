@@ -7,7 +7,7 @@ parser, the error messages and the reference in the documentation read it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -232,9 +232,19 @@ def list_declared(cls: type[Options]) -> tuple[Option, ...]:
     return tuple(_walk(cls))
 
 
+def list_spellings(cls: type[Options], names: Collection[str] | None = None) -> frozenset[str]:
+    """Return the spellings of a class's options, or of those with these names, in lower case."""
+    return frozenset(
+        spelling.lower()
+        for o in list_declared(cls)
+        if names is None or o.name in names
+        for spelling in o.spellings
+    )
+
+
 def given_value(cls: type[Options], given: Mapping[str, str], name: str) -> str | None:
     """Return the text that a map has for an option, under any of its spellings in any case."""
-    spellings = {spelling.lower() for o in list_declared(cls) if o.name == name for spelling in o.spellings}
+    spellings = list_spellings(cls, {name})
     return next((text for key, text in given.items() if key.lower() in spellings), None)
 
 

@@ -16,7 +16,7 @@ from pyspark_rocketmq.options import (
     RuntimeMode,
     SinkOptions,
     SourceOptions,
-    option_reference,
+    list_spellings,
 )
 from pyspark_rocketmq.sql.declared_columns import writable_columns
 from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS, JobDialect
@@ -45,12 +45,7 @@ __all__ = ["check_job", "with_name_server"]
 
 _STREAM_SHOWN: Final = "a query without INSERT INTO needs batch mode: SET 'runtimeMode' = 'batch' before it"
 
-_NAME_SERVER: Final = frozenset(
-    spelling.lower()
-    for row in option_reference(ClientOptions)
-    if row.name == "nameServer"
-    for spelling in (row.name, *row.aliases)
-)
+_NAME_SERVER: Final = list_spellings(ClientOptions, {"nameServer"})
 _QUERY_STARTS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "("})
 _STARTS: Final = _QUERY_STARTS | {
     *("ADD", "ALTER", "ANALYZE", "BEGIN", "CACHE", "CALL", "CLEAR", "COMMENT", "CREATE", "DECLARE", "DELETE"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options import JobOptions, option_reference, parse_options
+from pyspark_rocketmq.options import JobOptions, list_spellings, option_reference, parse_options
 
 __all__ = ["Settings", "first_settings", "query_checkpoint", "spark_setting", "trigger_of_ttl"]
 
@@ -21,7 +21,7 @@ _SPARK_SETTINGS: Final[Mapping[str, str]] = {
 _SHORTEST_OF_TTL_MS: Final = 1_000
 _NEXT_INSERT: Final = "queryName"
 _SPELLINGS: Final[Mapping[str, frozenset[str]]] = {
-    name.lower(): frozenset(each.lower() for each in (row.name, *row.aliases))
+    name.lower(): list_spellings(JobOptions, {row.name})
     for row in option_reference(JobOptions)
     for name in (row.name, *row.aliases)
 }

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.dstream import ConsumerStrategy, LocationStrategies, TopicQueueId
-from pyspark_rocketmq.dstream.api import _with_kafka_reset
+from pyspark_rocketmq.dstream.arguments import with_kafka_reset
 from pyspark_rocketmq.dstream.strategies import start_policy
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import AtOffsets, Earliest, GroupOffsets, Latest, MessageQueue
@@ -73,9 +73,9 @@ def test_kafka_s_auto_offset_reset_becomes_a_strategy_and_says_so():
     with pytest.warns(
         CompatibilityWarning, match=r"auto.offset.reset=largest became ConsumerStrategy\.latest"
     ):
-        changed = _with_kafka_reset(ConsumerStrategy.earliest, options)
+        changed = with_kafka_reset(ConsumerStrategy.earliest, options)
     assert changed == (ConsumerStrategy.latest, {"nameServer": "h:1"})
-    assert _with_kafka_reset(ConsumerStrategy.latest, {}) == (ConsumerStrategy.latest, {})
+    assert with_kafka_reset(ConsumerStrategy.latest, {}) == (ConsumerStrategy.latest, {})
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_kafka_s_auto_offset_reset_becomes_a_strategy_and_says_so():
 )
 def test_an_auto_offset_reset_beside_another_strategy_is_refused(strategy, value):
     with pytest.raises(OptionError, match="no other consumerStrategy"):
-        _with_kafka_reset(strategy, {"auto.offset.reset": value})
+        with_kafka_reset(strategy, {"auto.offset.reset": value})

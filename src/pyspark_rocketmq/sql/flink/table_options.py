@@ -15,6 +15,7 @@ from pyspark_rocketmq.options import (
     SinkOptions,
     SourceOptions,
     TableOptions,
+    list_spellings,
     option_reference,
     parse_options,
 )
@@ -263,10 +264,7 @@ def _starts(given: Collection[str]) -> bool:
 
 
 def _spellings(cls: type[Options]) -> frozenset[str]:
-    rows = option_reference(cls)
-    return frozenset(name.lower() for row in rows for name in (row.name, *row.aliases)) | frozenset(
-        name.lower() for name in cls.COMPATIBILITY
-    )
+    return list_spellings(cls) | frozenset(name.lower() for name in cls.COMPATIBILITY)
 
 
 _HOMES: Final = {

@@ -15,7 +15,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.model import Latest, MessageQueue, OffsetRange
 from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
-from pyspark_rocketmq.options import SourceOptions, option_reference
+from pyspark_rocketmq.options import SourceOptions, list_spellings, option_reference
 from pyspark_rocketmq.options.bounds import OffsetBounds
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.planning.commits.visible import join, subtract
@@ -116,10 +116,5 @@ def _pin(given: Mapping[str, str], ranges: Iterable[OffsetRange]) -> dict[str, s
 
 _QUEUES: Final = frozenset({"topic", "subscribePattern", "assign"})
 _BOUNDS: Final = frozenset(row.name for row in option_reference(OffsetBounds))
-_PLACES: Final = frozenset(
-    spelling.lower()
-    for row in option_reference(SourceOptions)
-    if row.name in _QUEUES | _BOUNDS
-    for spelling in (row.name, *row.aliases)
-)
+_PLACES: Final = list_spellings(SourceOptions, _QUEUES | _BOUNDS)
 """The options that say which messages are read, in lower case."""

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.options import ClientOptions, Guarantee, SinkOptions, SourceOptions
-from pyspark_rocketmq.options.declare import given_value, list_declared, with_defaults
+from pyspark_rocketmq.options.declare import given_value, list_spellings, with_defaults
 from pyspark_rocketmq.spark.monitor.listener import RocketMQQueryListener
 from pyspark_rocketmq.spark.session_settings import add_session_settings
 from pyspark_rocketmq.spark.write.update_mode import message_writer
@@ -39,11 +39,9 @@ IDLE_BY_STORE_TIME_MS: Final = 1_000
 IDLE_BY_FIELD_MS: Final = 180_000
 """The older API's ``msgMaxGapSecond``."""
 
-_CONNECTION: Final = frozenset(
-    spelling.lower()
-    for declared in list_declared(ClientOptions)
-    if declared.name not in {"nameServer", "namespace"}  # which are in the query's offsets
-    for spelling in declared.spellings
+_CONNECTION: Final = list_spellings(ClientOptions) - list_spellings(
+    ClientOptions,
+    {"nameServer", "namespace"},  # which are in the query's offsets
 )
 _OWN_OPTIONS: Final[Mapping[str, str]] = {
     "columns": "",
