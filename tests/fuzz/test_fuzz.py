@@ -36,12 +36,12 @@ def test_well_formed_inputs_are_taken(target: str) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="no atheris for this platform")
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_search_finds_nothing_new(target: str) -> None:
+def test_a_search_finds_nothing_new(target: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.fuzz.run", target, "--runs", str(RUNS), "--seed", SEED]
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=240,

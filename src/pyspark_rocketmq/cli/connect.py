@@ -144,13 +144,23 @@ def source_options(
     group: str | None,
     start: str,
     name: str,
+    also: str = "",
 ) -> SourceOptions:
     """Return the options of a reader that starts there. It accepts what a query accepts, including times.
+
+    Parameters
+    ----------
+    namesrv, settings, topic, group
+    start : str
+    name : str
+        The command's option that gave the start.
+    also : str
+        What the option takes besides, for the error.
 
     Raises
     ------
     OptionError
-        The start, which the option ``name`` gave, or another option is malformed.
+        The start or another option is malformed.
     """
     from pyspark_rocketmq.options import SourceOptions
     from pyspark_rocketmq.options.text.policies import OFFSETS
@@ -161,7 +171,7 @@ def source_options(
             OFFSETS.parse(start)
         except ValueError as error:
             detail = f": {error}" if start.lstrip().startswith("{") else ""
-            raise OptionError(f"{name} takes {_STARTS}{detail}", given=start) from None
+            raise OptionError(f"{name} takes {also}{_STARTS}{detail}", given=start) from None
     given = {"topic": topic, "consumerGroup": group, where: with_local_zone(start)}
     return _parse_given(SourceOptions, namesrv, {**pairs(settings), **given})
 

@@ -64,7 +64,7 @@ def test_the_version_is_the_package_s(cli):
         ("offsets reset billing orders --to sometime -n 127.0.0.1:1", "--to takes earliest, latest"),
         ("offsets reset billing orders --to 5x -n 127.0.0.1:1", "a time ago (-2h)"),
         ('offsets reset billing orders --to {"orders":5x} -n 127.0.0.1:1', "JSON error at line 1"),
-        ("consume orders --from 5x -n 127.0.0.1:1", "--from takes earliest, latest"),
+        ("consume orders --from 5x -n 127.0.0.1:1", "--from takes offset:100, earliest, latest"),
         ("replay billing --since 5x -n 127.0.0.1:1", "--since takes milliseconds"),
         ("tx list /does/not/exist", "no such folder"),
         ("sql /does/not/exist", "cannot be read"),

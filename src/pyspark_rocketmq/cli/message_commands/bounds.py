@@ -92,7 +92,8 @@ def check_bounds(
         if text.strip().lower().startswith(_OFFSET):
             _parse_offset(text, name)
         else:
-            source_options(namesrv, settings, topic=topic, group=group, start=text, name=name)
+            also = f"{_OFFSET}100, "
+            source_options(namesrv, settings, topic=topic, group=group, start=text, name=name, also=also)
 
 
 def _parse_offset(text: str, name: str) -> int:
