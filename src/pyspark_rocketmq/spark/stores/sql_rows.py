@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import sqlalchemy as sa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, MapType, StructType
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
@@ -84,8 +84,8 @@ def reflect_table(
     Raises
     ------
     OptionError
-        The table does not exist, lacks a column, or would keep a part of a failed batch; or two columns of
-        the rows have one name.
+        The table does not exist, lacks a column, or would keep a part of a failed batch; two columns of the
+        rows have one name; or the table's column takes no arrays, maps or structs.
     """
     try:
         target = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection)
@@ -102,6 +102,14 @@ def reflect_table(
         raise OptionError(
             f"table {table} has no column {missing[0]!r}; it has {', '.join(target.c.keys())}", schema=schema
         )
+    for column in rows.fields:
+        kind = target.c[column.name].type
+        if not _takes_nested(kind) and isinstance(column.dataType, ArrayType | MapType | StructType):
+            raise OptionError(
+                f"column {column.name} is {column.dataType.simpleString()}, and {kind} in the table: write "
+                f"to_json({column.name}), or make it a JSON column of the table",
+                table=table,
+            )
     engine = target.kwargs.get(f"{connection.dialect.name}_engine")
     if engine is not None and not _has_transactions(connection, engine):
         raise OptionError(
@@ -111,6 +119,11 @@ def reflect_table(
             engine=engine,
         )
     return target
+
+
+def _takes_nested(kind: sa.types.TypeEngine[Any]) -> bool:
+    # NullType: SQLAlchemy does not know it, the database decides.
+    return isinstance(kind, sa.JSON | sa.ARRAY | sa.types.NullType)
 
 
 def _has_transactions(connection: sa.Connection, engine: str) -> bool:
@@ -204,7 +217,7 @@ def execute_rows(
     """Execute a statement for each row. Instants are in UTC."""
     with _utc(connection, needed=_has_instants(connection.dialect.name, target, rows.column_names)):
         for part in rows.to_batches(max_chunksize=_CHUNK_ROWS):
-            values = part.to_pylist()
+            values = part.to_pylist(maps_as_pydicts="strict")
             if values:
                 connection.execute(statement, values)
 

@@ -39,7 +39,7 @@ def create_table_statement(
 ) -> str:
     """Return a statement that creates a table for these rows, in one line.
 
-    Arrays, maps and structs become text: change their types as needed.
+    Arrays, maps and structs become text, for their JSON.
 
     Parameters
     ----------

@@ -162,3 +162,33 @@ def test_two_columns_of_one_name_are_refused_because_one_of_them_would_be_lost()
         connection.execute(sa.text("CREATE TABLE totals (n TEXT)"))
         with pytest.raises(OptionError, match="the rows have two columns 'n': rename one of them"):
             append_to("totals")(connection, batch)
+
+
+def nested_batch() -> SimpleNamespace:
+    schema = (
+        types.StructType()
+        .add("n", "long")
+        .add("names", types.ArrayType(types.StringType()))
+        .add("ages", types.MapType(types.StringType(), types.IntegerType()))
+    )
+    ages = pa.map_(pa.string(), pa.int32())
+    columns = [pa.array([1]), pa.array([["a", "b"]]), pa.array([[("a", 3)]], ages)]
+    rows = pa.table(columns, names=schema.names)
+    return SimpleNamespace(schema=schema, columns=schema.names, toArrow=lambda: rows)
+
+
+def test_an_array_or_map_in_a_column_of_texts_is_refused_with_what_to_write():
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE texts (n INT, names TEXT, ages JSON)"))
+        with pytest.raises(OptionError, match=r"names is array<string>, and TEXT .*: write to_json\(names\)"):
+            append_to("texts")(connection, nested_batch())
+
+
+def test_an_array_or_map_in_a_json_column_is_json():
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE totals (n INT, names JSON, ages JSON)"))
+        append_to("totals")(connection, nested_batch())
+        found = connection.execute(sa.text("SELECT * FROM totals")).all()
+    assert found == [(1, '["a", "b"]', '{"a": 3}')]
