@@ -79,8 +79,8 @@ class MockProxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
         self._loop.close()
+        self._upstream.close()  # which ends the pulls that wait
         self._threads.shutdown()
-        self._upstream.close()
 
     async def _end(self) -> None:
         self._server.close()
