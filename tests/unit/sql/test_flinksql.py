@@ -705,10 +705,15 @@ def test_a_table_of_sparks_is_read_as_it_was_at_a_version(at):
     assert rows == "SELECT a FROM d TIMESTAMP AS OF CAST('2026-01-31 00:00:00' AS TIMESTAMP)"
 
 
-def test_a_table_of_sparks_is_joined_as_it_is_at_the_time_of_a_row():
-    for time in ("PROCTIME()", "t.ts"):
-        found = made(f"SELECT 1 FROM t JOIN d FOR SYSTEM_TIME AS OF {time} ON t.a = d.a", t=Relation())
-        assert found.text == "SELECT 1 FROM t JOIN d ON t.a = d.a"
+def test_a_table_of_sparks_is_joined_as_it_is_at_the_time_of_processing_only():
+    rows = Relation(processing_time=frozenset({"now"}))
+    query = "SELECT 1 FROM t JOIN d FOR SYSTEM_TIME AS OF {} ON t.a = d.a"
+    for time in ("PROCTIME()", "t.now"):
+        assert made(query.format(time), t=rows).text == "SELECT 1 FROM t JOIN d ON t.a = d.a"
+    for time in ("t.ts", "ts", "t.now - INTERVAL '1' HOUR"):
+        with pytest.raises(SqlError, match=r"rows that d had at that time, .* use PROCTIME\(\)") as caught:
+            made(query.format(time), t=rows)
+        assert caught.value.facts["column"] == 22
 
 
 @pytest.mark.parametrize("rows", ["10 PERCENT ROWS ONLY", "2 ROWS WITH TIES"])

@@ -22,6 +22,7 @@ CREATE TABLE rates (cur STRING, rate INT, since TIMESTAMP(3), PRIMARY KEY (cur) 
 CREATE TABLE log (cur STRING, rate INT, since TIMESTAMP(3)) WITH ('connector' = 'rocketmq', 'topic' = 'l');
 CREATE TABLE changes (cur STRING, since TIMESTAMP(3), PRIMARY KEY (cur) NOT ENFORCED,
   WATERMARK FOR since AS since) WITH ('connector' = 'rocketmq', 'topic' = 'c', 'format' = 'canal-json');
+CREATE TABLE rows (cur STRING) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:/f', 'table-name' = 'r');
 CREATE TABLE files (cur STRING) WITH ('connector' = 'filesystem', 'path' = '/f', 'format' = 'csv');
 """
 
@@ -186,6 +187,10 @@ def test_other_views_have_no_versions(change, monkeypatch):
             "needs JOIN rates",
         ),
         (join("log", "at"), "streaming", "declare its PRIMARY KEY"),
+        (join("files", "at"), "streaming", "declare its PRIMARY KEY"),
+        (join("files", "at"), "batch", "use PROCTIME"),
+        (join("rows", "at"), "batch", "use PROCTIME"),
+        (join("rows", "at"), "streaming", "use PROCTIME"),
         (join("rates", "at", "FULL JOIN"), "streaming", "needs JOIN or LEFT JOIN"),
         (
             join("rates", "at").replace("orders AS o", "(SELECT * FROM orders)").replace("o.", ""),

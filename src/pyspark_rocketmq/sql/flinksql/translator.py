@@ -57,7 +57,13 @@ from pyspark_rocketmq.sql.flinksql.state.rewrite import (
 )
 from pyspark_rocketmq.sql.flinksql.state.temporal import version_step, versioned_joins
 from pyspark_rocketmq.sql.flinksql.unnest import nested_outputs, unnest
-from pyspark_rocketmq.sql.flinksql.versions import is_lookup, join_versions, reads_as_it_is, require_versions
+from pyspark_rocketmq.sql.flinksql.versions import (
+    is_lookup,
+    is_of_rows,
+    join_versions,
+    read_as_it_is,
+    require_versions,
+)
 from pyspark_rocketmq.sql.flinksql.windows.hidden import group_by_window, hide_windows, join_windows
 from pyspark_rocketmq.sql.flinksql.windows.tables import group_windows, session_select, window_table
 from pyspark_rocketmq.sql.state.steps import Step
@@ -308,7 +314,7 @@ class Translator:
         self, select: exp.Select, table: exp.Table, rows: Relation, known: _Known, left: _Known
     ) -> Relation:
         self.changed = True
-        if rows.files and rows.stream and is_lookup(table, rows, left):
+        if rows.files and rows.stream and is_lookup(table, left):
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name)))
             table.set("this", exp.to_identifier(f"{LOOKUP}{table.name.lower()}", quoted=True))
             table.set("version", None)
@@ -330,8 +336,8 @@ class Translator:
                 raise NeedsStateError
         elif rows.messages or rows.versions is not None:
             join_versions(select, table, rows, left, self._query)
-        elif reads_as_it_is(table, left):
-            table.set("version", None)
+        elif is_of_rows(table, left):
+            read_as_it_is(table, left, self._query)
         return rows  # what else has a version is Spark's: a table that keeps its past
 
     def _versioned(self, select: exp.Select, sources: dict[str, Relation]) -> dict[str, Relation]:

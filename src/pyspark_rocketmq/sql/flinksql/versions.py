@@ -13,7 +13,7 @@ from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.flinksql.selects import is_processing_time
 from pyspark_rocketmq.sql.statements import Query
 
-__all__ = ["is_lookup", "join_versions", "reads_as_it_is", "require_versions"]
+__all__ = ["is_lookup", "is_of_rows", "join_versions", "read_as_it_is", "require_versions"]
 
 _UNTIL: Final = "__until"
 """The time of a row's next version; NULL for the last."""
@@ -64,17 +64,34 @@ def join_versions(
     table.replace(subquery)
 
 
-def is_lookup(table: exp.Table, rows: Relation, left: Mapping[str, Relation]) -> bool:
+def is_lookup(table: exp.Table, left: Mapping[str, Relation]) -> bool:
     """Whether a join with what stands left of a table reads its rows as they are, and no versions."""
-    return rows.versions is None or is_processing_time(table.args["version"].expression, left)
+    return is_processing_time(table.args["version"].expression, left)
 
 
-def reads_as_it_is(table: exp.Table, left: Mapping[str, Relation]) -> bool:
-    """Whether a table without versions is joined at a time of rows, and not read as it was at a constant."""
+def is_of_rows(table: exp.Table, left: Mapping[str, Relation]) -> bool:
+    """Whether a table is joined at a time of rows, and not read as it was at a constant."""
     at = table.args["version"]
-    time = at.expression
-    is_of_rows = time.find(exp.Column) is not None or is_processing_time(time, left)
-    return bool(at.name.upper() == "TIMESTAMP" and at.args.get("kind") == "AS OF" and is_of_rows)
+    of_rows = at.expression.find(exp.Column) is not None or is_processing_time(at.expression, left)
+    return bool(at.name.upper() == "TIMESTAMP" and at.args.get("kind") == "AS OF" and of_rows)
+
+
+def read_as_it_is(table: exp.Table, left: Mapping[str, Relation], query: Query) -> None:
+    """Make a lookup join read a table without versions as it is.
+
+    Raises
+    ------
+    SqlError
+        It is joined at another time than that of processing.
+    """
+    time = table.args["version"].expression
+    if not is_processing_time(time, left):
+        position_of(query, table).fail(
+            f"FOR SYSTEM_TIME AS OF {time.sql()} needs the rows that {table.name} had at that time, and it "
+            "has only those of now: use PROCTIME() to join them, or a table of a topic or of files with "
+            "PRIMARY KEY (…) NOT ENFORCED and WATERMARK FOR the time from which a row is valid"
+        )
+    table.set("version", None)
 
 
 def require_versions(table: exp.Table, rows: Relation, left: Mapping[str, Relation], query: Query) -> None:
