@@ -64,6 +64,7 @@ JOB = JobRecord(
     explanation="fromRocketmq#1 -> toPrint#2",
     sources=["orders,payments"],
     stateful=["Windowed"],
+    state=["tumbling windows of 10 s by k: count()"],
 )
 
 

@@ -101,6 +101,20 @@ def test_the_checkpoint_of_another_pipeline_is_refused(tmp_path):
     record(["other"], []).check_pipeline()
 
 
+def test_state_is_not_taken_for_that_of_something_else(tmp_path):
+    """Spark compares types only: a maximum would continue from the minimum."""
+    record = partial(JobRecord, "a.b", str(tmp_path / "c"), 1, 2, "", ["orders"], ["Windowed", "TopN"])
+    record(["by k: min(v)", "top"]).write()
+    record(["by k: max(v)", "top"]).check_pipeline()  # nothing has begun
+    (tmp_path / "c" / "offsets").mkdir(parents=True)
+    (tmp_path / "c" / "offsets" / "0").touch()
+    record(["by k: min(v)", "top"]).check_pipeline()
+    with pytest.raises(RocketMQError, match=r"that of 'by k: min\(v\)', and would be taken for .*max\(v\)'"):
+        record(["by k: max(v)", "top"]).check_pipeline()
+    record().write()  # of an earlier release
+    record(["by k: max(v)", "top"]).check_pipeline()
+
+
 def test_the_checkpoint_of_another_job_is_refused(tmp_path):
     """It would begin where the other one has ended, and never have the messages before."""
     record = partial(JobRecord, checkpoint=str(tmp_path / "c"), pid=1, explanation="", sources=["orders"])

@@ -43,6 +43,10 @@ def test_a_query_does_not_run_on_without_its_job(monkeypatch, tmp_path):
     assert jobs() == []
 
 
+def test_the_record_of_a_job_has_what_its_state_depends_on():
+    assert runner._make_record(plan_of(stream().distinct("k")), "c").state == ["distinct k"]
+
+
 def test_a_frame_has_fields_whose_names_have_dots_and_backquotes(monkeypatch):
     df = SimpleNamespace(select=lambda *names: names)
     flow = SimpleNamespace(columns=("a.b", "c`d"), df=df)

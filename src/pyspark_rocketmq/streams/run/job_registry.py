@@ -94,7 +94,17 @@ def forget_unwritten_start(checkpoint: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """The record of a job that was started on this machine."""
+    """The record of a job that was started on this machine.
+
+    Parameters
+    ----------
+    sources : list of str
+        What its sources read.
+    stateful : list of str
+        The kinds of its steps with state.
+    state : list of str
+        What the state of each of them depends on. Empty in the records of earlier releases.
+    """
 
     job: str
     checkpoint: str
@@ -103,6 +113,7 @@ class JobRecord:
     explanation: str
     sources: list[str] = field(default_factory=list)
     stateful: list[str] = field(default_factory=list)
+    state: list[str] = field(default_factory=list)
 
     def check_pipeline(self) -> None:
         """Raise an error if the checkpoint is of another job, or of another pipeline of this name.
@@ -111,7 +122,7 @@ class JobRecord:
         ------
         RocketMQError
             The checkpoint has batches, but of another job, or no source in common, or other steps that keep
-            state.
+            state, or steps that keep it of something else.
         """
         folder = local_path(self.checkpoint)
         if folder is None or not any((folder / _OFFSETS).glob("[0-9]*")):
@@ -135,6 +146,14 @@ class JobRecord:
                 checkpoint=self.checkpoint,
                 read_before=", ".join(before.sources),
                 reads=", ".join(self.sources),
+            )
+        if before.state and before.state != self.state:
+            was, now = next(pair for pair in zip(before.state, self.state, strict=True) if len(set(pair)) > 1)
+            raise RocketMQError(
+                f"the job {self.job!r} has changed: the state in its checkpoint is that of {was!r}, and "
+                f"would be taken for that of {now!r}. Give the changed pipeline its own name (to begin "
+                "again, remove the folder)",
+                checkpoint=self.checkpoint,
             )
 
     def is_running(self) -> bool:

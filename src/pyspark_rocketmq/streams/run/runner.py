@@ -29,6 +29,7 @@ from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends
 from pyspark_rocketmq.streams.plan.explain import explain_plan
+from pyspark_rocketmq.streams.plan.state import describe_state
 from pyspark_rocketmq.streams.run.dead_letters import DeadLetters, start_dead_letters
 from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
@@ -158,6 +159,7 @@ def _make_record(plan: p.Plan, checkpoint: str) -> JobRecord:
         explanation=explain_plan(plan),
         sources=sorted(node.test_name for node in nodes if isinstance(node, p.Source)),
         stateful=[type(node).__name__ for node in nodes if isinstance(node, STATEFUL)],
+        state=describe_state(plan),
     )
 
 
