@@ -23,6 +23,7 @@ from pyspark_rocketmq.sql.flinksql import register_function
 from pyspark_rocketmq.sql.parse import note_table, parse_statements
 from pyspark_rocketmq.sql.plan.bad_records import SentBadRecords
 from pyspark_rocketmq.sql.plan.planner import Planner, Write
+from pyspark_rocketmq.sql.plan.state_record import keeping_state_record
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
 from pyspark_rocketmq.sql.settings import first_settings, query_checkpoint, trigger_of_ttl
 from pyspark_rocketmq.sql.state.steps import STATE_SETTINGS
@@ -266,7 +267,8 @@ class SqlJob:
         writer = write.rows.writeStream.outputMode(write.mode.value).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint).trigger(**trigger)
         settings = {**WATERMARK_SETTINGS, **(STATE_SETTINGS if self._planner.keeps_state else {})}
-        with temporary_settings(self._spark, settings):
+        record = keeping_state_record(checkpoint, name, write.state)
+        with record, temporary_settings(self._spark, settings):
             return write.target.start(writer, write.mode, checkpoint)
 
     def _unique(self, name: str) -> str:

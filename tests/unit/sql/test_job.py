@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,6 +119,22 @@ def test_a_name_outside_the_checkpoints_is_refused_with_its_position(job: SqlJob
     with pytest.raises(SqlError, match=r"line 1, .*q' cannot be the name of a query"):
         check_job(ORDERS + "SET 'checkpointLocation' = '/c';" + statements + COPIES + INSERT)
     assert job.queries == []
+
+
+def test_a_changed_query_is_refused_with_its_position(
+    job: SqlJob, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows: Any = Stream()
+    states = [("SUM(V)",), ("COUNT(V)",)]
+    monkeypatch.setattr(
+        job._planner, "insert", lambda _: Write(rows, Target(), "copies", OutputMode.APPEND, states.pop(0))
+    )
+    (tmp_path / "copies" / "offsets").mkdir(parents=True)
+    job.run_text(f"SET 'checkpointLocation' = '{tmp_path}';" + INSERT, pytest.fail)
+    (tmp_path / "copies" / "offsets" / "0").touch()
+    job._names.clear()  # as in another process
+    with pytest.raises(SqlError, match=r"line 1, column 1: the query copies has changed: .*of 'SUM\(V\)'"):
+        job.run_text(INSERT, pytest.fail)
 
 
 def test_a_name_is_that_of_the_next_insert_also_of_a_batch(

@@ -12,6 +12,7 @@ from sqlglot import TokenType
 
 from pyspark_rocketmq.options import JobOptions, RuntimeMode, SqlDialect
 from pyspark_rocketmq.sql.dialect import BOUNDED, CONNECTORS, WRITE_ONLY, JobDialect
+from pyspark_rocketmq.sql.flinksql.kept import describe_state
 from pyspark_rocketmq.sql.flinksql.relations import Relation, Versions
 from pyspark_rocketmq.sql.flinksql.state.needs import StateRules
 from pyspark_rocketmq.sql.flinksql.translate import (
@@ -61,6 +62,7 @@ class JobQueries:
         self._flink = False
         self._numbers = itertools.count()
         self._views: dict[str, Relation] = {}
+        self._kept: dict[str, tuple[str, ...]] = {}  # what the state of views depends on
         self._tables: dict[str, Relation] = {}
 
     def table(self, declared: CreateTable, options: JobOptions) -> CreateTable:
@@ -110,6 +112,7 @@ class JobQueries:
         """
         found = self._translate(view.query, tables, options, hidden=True, columns=view.columns)
         self._views[view.name.key] = found.rows
+        self._kept[view.name.key] = found.state
         return found
 
     def forget_view(self, key: str) -> None:
@@ -128,6 +131,12 @@ class JobQueries:
     ) -> Translated:
         stream = options.mode is RuntimeMode.STREAMING
         known = {name: _in_mode(self._tables[name], stream=stream) for name in tables}
+        kept: tuple[str, ...] = ()
+        if stream:
+            kept = describe_state(query, {**known, **self._views})
+            kept += tuple(
+                text for name in sorted(query.names & self._kept.keys()) for text in self._kept[name]
+            )
         if not self.is_flink(options):
             if any(known[name].changelog for name in query.names & known.keys()):
                 query.position.fail(
@@ -135,11 +144,12 @@ class JobQueries:
                     "SET 'runtimeMode' = 'batch' to read the rows that remain"
                 )
             _refuse_flinks_calls(query)
-            return Translated(query.padded, False, Relation())
+            return Translated(query.padded, False, Relation(), state=kept)
         allowed = options.output_mode is None
         always = stream and allowed and (takes_back or bool(options.state_ttl_ms))
         rules = StateRules(allowed, always, self._numbers)
-        return translate(query, {**known, **self._views}, hidden=hidden, columns=columns, state=rules)
+        found = translate(query, {**known, **self._views}, hidden=hidden, columns=columns, state=rules)
+        return replace(found, state=kept)
 
     def is_flink(self, options: JobOptions) -> bool:
         """Whether the next query has Flink's meaning."""

@@ -49,12 +49,15 @@ class Translated:
         What is known of its rows.
     steps : tuple of Step
         What is run before, in this order: the text reads their results.
+    state : tuple of str
+        What the query's state depends on, see `describe_state`.
     """
 
     text: str
     changed: bool
     rows: Relation
     steps: tuple[Step, ...] = ()
+    state: tuple[str, ...] = ()
 
     @property
     def spark_sql(self) -> str:

@@ -56,12 +56,15 @@ class Write:
         The target's name.
     mode : OutputMode
         Of a stream.
+    state : tuple of str
+        What the state of a stream depends on.
     """
 
     rows: DataFrame
     target: Target
     name: str
     mode: OutputMode
+    state: tuple[str, ...] = ()
 
 
 def plan_text(rows: DataFrame) -> str:
@@ -372,7 +375,7 @@ class Planner:
         mode = self._mode_of(translated)
         if rows.isStreaming and mode is not OutputMode.APPEND:
             require_key_of_updates(target, insert)
-        return Write(rows, target, insert.target.text, mode)
+        return Write(rows, target, insert.target.text, mode, translated.state)
 
     def insert_in_spark(self, insert: Insert) -> None:
         """Run an INSERT of which Spark knows both sides."""

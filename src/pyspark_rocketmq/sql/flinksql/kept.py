@@ -1,0 +1,118 @@
+"""What the state of a query depends on, to find out whether it can continue from a checkpoint.
+
+Spark compares the types of the state, not what they mean: a count would continue from the sum.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
+from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_query
+from pyspark_rocketmq.sql.flinksql.operators.forms import called
+from pyspark_rocketmq.sql.flinksql.relations import Relation
+from pyspark_rocketmq.sql.flinksql.versions import is_lookup
+from pyspark_rocketmq.sql.statements import Query
+
+__all__ = ["describe_state"]
+
+_WINDOW: Final = re.compile(r"\bwindow\s*\(", re.IGNORECASE)
+_CALL: Final = "WINDOW__"
+_SIZES: Final = ("size", "slide", "step", "offset")
+
+
+def describe_state(query: Query, known: Mapping[str, Relation]) -> tuple[str, ...]:
+    """Return a description of each part of a query that keeps state if it reads a stream.
+
+    It has what must not change while the state is used: keys, aggregates, windows, and what streams are
+    joined by. Conditions, names and all that is computed from results may change. Empty if the query cannot
+    be parsed.
+    """
+    # The grammar takes Spark's function `window` for the clause.
+    renamed = replace(query, padded=_WINDOW.sub(f"{_CALL}(", query.padded))
+    try:
+        found = ["; ".join(_parts(select, known)) for select in parse_query(renamed).find_all(exp.Select)]
+    except (ParseError, TokenError, SqlError, RecursionError):  # it may be one of Spark's dialect
+        return ()
+    return tuple(text.upper().replace(f"{_CALL}(", "WINDOW(") for text in found if text)
+
+
+def _parts(select: exp.Select, known: Mapping[str, Relation]) -> Iterator[str]:
+    for table in select.find_all(WindowTable):
+        if table.find_ancestor(exp.Select) is select:
+            sizes = (table.args[name] for name in _SIZES if table.args.get(name))
+            yield f"{table.args['kind']} of {', '.join(map(_text, [table.args['column'], *sizes]))}"
+    if select.args.get("distinct"):
+        yield f"distinct {', '.join(_text(item.unalias()) for item in select.expressions)}"
+    group = select.args.get("group")
+    if group is not None:
+        yield f"group by {_text(_resolved(group, select))}"
+    if calls := dict.fromkeys(map(_text, _calls(select))):
+        yield ", ".join(calls)
+    yield from map(_text, select.args.get("windows") or ())
+    joins = select.args.get("joins") or ()
+    tables = [part.this for part in [select.args.get("from_"), *joins] if part is not None]
+    sources = {table.alias_or_name.lower(): known.get(table.name.lower(), Relation()) for table in tables}
+    for join in joins:
+        if _reads_stream(join.this, sources):
+            condition = join.args.get("on")
+            using = ", ".join(map(_text, join.args.get("using") or ()))
+            yield f"{join.side} join on {using if condition is None else _text(condition)}".strip()
+
+
+def _reads_stream(table: exp.Expression, sources: Mapping[str, Relation]) -> bool:
+    """Whether a join keeps rows: a table that is read as it is has none."""
+    if not isinstance(table, exp.Table):
+        return isinstance(table, exp.Subquery | WindowTable)
+    looks_up = table.args.get("version") is not None and is_lookup(table, sources)
+    return sources[table.alias_or_name.lower()].stream and not looks_up
+
+
+def _calls(select: exp.Select) -> Iterator[exp.Expression]:
+    """Return the aggregates and the windows of a query, without those of its inner queries."""
+    for item in [*select.expressions, select.args.get("having"), select.args.get("qualify")]:
+        for found in () if item is None else item.find_all(exp.Anonymous, exp.Window):
+            if found.find_ancestor(exp.Select, exp.Window) is not select:
+                continue
+            if isinstance(found, exp.Window) or _aggregates(found):
+                yield found.parent if isinstance(found.parent, exp.Filter) else found
+
+
+def _aggregates(call: exp.Expression) -> bool:
+    name = called(call)
+    return name in AGGREGATES or issubclass(exp.FUNCTION_BY_NAME.get(name, exp.Func), exp.AggFunc)
+
+
+def _resolved(group: exp.Group, select: exp.Select) -> exp.Expression:
+    """Return the keys of a query, those that are a number or another name as what they stand for."""
+    items: list[Any] = select.expressions
+    named: dict[str, Any] = {item.alias.lower(): item.unalias() for item in items if item.alias}
+
+    def resolve(key: Any) -> Any:
+        if isinstance(key, exp.Literal) and key.is_int and 0 < int(key.name) <= len(items):
+            return items[int(key.name) - 1].unalias().copy()
+        if isinstance(key, exp.Column) and not key.table and key.name.lower() in named:
+            return named[key.name.lower()].copy()
+        return key
+
+    copied = group.copy()
+    copied.set("expressions", [resolve(key) for key in copied.expressions])
+    return copied
+
+
+def _text(part: exp.Expression) -> str:
+    """Return a part as text, without the names of tables, which may change."""
+    copied = part.copy()
+    for column in copied.find_all(exp.Column):
+        column.set("table", None)
+    for name in copied.find_all(exp.Identifier):
+        name.set("quoted", False)
+    text = copied.sql(dialect="spark", comments=False)
+    return text.removeprefix("GROUP BY ").strip()

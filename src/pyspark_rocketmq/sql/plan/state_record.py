@@ -1,0 +1,59 @@
+"""What the state of a query depends on, in a file of its checkpoint: a changed query is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql.utils import is_remote
+
+from pyspark_rocketmq.errors import OptionError
+
+__all__ = ["keeping_state_record"]
+
+_FILE: Final = "rocketmq-state.json"
+_FORM: Final = f"1, sqlglot {version('sqlglot')}"
+"""Whose texts these are: those of another version of the parser may differ without a change."""
+
+
+@contextlib.contextmanager
+def keeping_state_record(checkpoint: str, query: str, state: Sequence[str]) -> Iterator[None]:
+    """Compare the state that a query would continue from with its own; record this when it has started.
+
+    Only on local file systems. Spark compares the types of the state, not what they mean.
+
+    Raises
+    ------
+    OptionError
+        The state in the checkpoint is that of something else.
+    """
+    folder = Path(f"/{checkpoint[5:].lstrip('/')}" if checkpoint.startswith("file:") else checkpoint)
+    if not state or is_remote() or "://" in str(folder):
+        yield
+        return
+    file, now = folder / _FILE, json.dumps({"form": _FORM, "state": list(state)})
+    before = file.read_text(encoding="utf-8") if file.exists() else now
+    if before != now and any((folder / "offsets").glob("[0-9]*")):
+        _compare(json.loads(before), state, query, checkpoint)
+    yield
+    if folder.is_dir():  # or it is on Hadoop's default file system
+        new = file.with_suffix(".tmp")
+        new.write_text(now, encoding="utf-8")
+        new.replace(file)
+
+
+def _compare(before: Mapping[str, Any], state: Sequence[str], query: str, checkpoint: str) -> None:
+    if before["form"] != _FORM:
+        return
+    was, now = (" | ".join(each) for each in (before["state"], state))
+    raise OptionError(
+        f"the query {query} has changed: the state in its checkpoint is that of {was!r}, and would be taken "
+        f"for that of {now!r}. SET 'queryName' = 'another-name' gives the changed query another checkpoint, "
+        "without state, and it uses its start options",
+        option="queryName",
+        checkpoint=checkpoint,
+    )
