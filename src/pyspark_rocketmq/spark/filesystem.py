@@ -13,7 +13,7 @@ from pyarrow import fs
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["file_system", "write_durably"]
+__all__ = ["file_system", "local_folder", "write_durably"]
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
@@ -22,6 +22,20 @@ def file_system(path: str) -> tuple[fs.FileSystem, str]:
         filesystem, inner = fs.FileSystem.from_uri(path)
         return filesystem, inner
     return fs.LocalFileSystem(), path
+
+
+def local_folder(where: str | Path) -> Path | None:
+    """Return the local folder of a path or URI, or None for another file system.
+
+    Examples
+    --------
+    >>> local_folder("file:///checkpoints/a"), local_folder("hdfs://namenode/checkpoints/a")
+    (PosixPath('/checkpoints/a'), None)
+    """
+    text = str(where)
+    if text.startswith("file:"):
+        return Path("/" + text.removeprefix("file:").lstrip("/"))
+    return None if "://" in text else Path(text)
 
 
 def write_durably(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["CheckpointFiles", "LocalCheckpointFiles", "checkpoint_files", "local_folder"]
+from pyspark_rocketmq.spark.filesystem import local_folder
+
+__all__ = ["CheckpointFiles", "LocalCheckpointFiles", "checkpoint_files"]
 
 
 class CheckpointFiles(Protocol):
@@ -32,20 +34,6 @@ def checkpoint_files(where: str | Path) -> CheckpointFiles:
     from pyspark_rocketmq.tools.hadoop_checkpoint import hadoop_checkpoint_files  # noqa: PLC0415 - Spark
 
     return hadoop_checkpoint_files(str(where))
-
-
-def local_folder(where: str | Path) -> Path | None:
-    """Return the local folder of a path or URI, or None for another file system.
-
-    Examples
-    --------
-    >>> local_folder("file:///checkpoints/a"), local_folder("hdfs://namenode/checkpoints/a")
-    (PosixPath('/checkpoints/a'), None)
-    """
-    text = str(where)
-    if text.startswith("file:"):
-        return Path(text.removeprefix("file:").removeprefix("//"))
-    return None if "://" in text else Path(text)
 
 
 class LocalCheckpointFiles:

@@ -294,8 +294,8 @@ def forget_(
 def _read_finished(checkpoint: str, source: str | None) -> Mapping[MessageQueue, int]:
     """Return the finished offsets of a query or a direct stream."""
     from pyspark_rocketmq.offsets.direct_log import is_direct_checkpoint, next_offsets
+    from pyspark_rocketmq.spark.filesystem import local_folder
     from pyspark_rocketmq.tools.checkpoint import read_finished_offsets
-    from pyspark_rocketmq.tools.checkpoint_files import local_folder
 
     folder = local_folder(checkpoint)
     if folder is not None and is_direct_checkpoint(folder):

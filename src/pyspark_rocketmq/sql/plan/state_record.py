@@ -6,12 +6,12 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql.utils import is_remote
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.spark.filesystem import local_folder
 
 __all__ = ["keeping_state_record"]
 
@@ -31,8 +31,8 @@ def keeping_state_record(checkpoint: str, query: str, state: Sequence[str]) -> I
     OptionError
         The state in the checkpoint is that of something else.
     """
-    folder = Path(f"/{checkpoint[5:].lstrip('/')}" if checkpoint.startswith("file:") else checkpoint)
-    if not state or is_remote() or "://" in str(folder):
+    folder = local_folder(checkpoint)
+    if folder is None or not state or is_remote():
         yield
         return
     file, now = folder / _FILE, json.dumps({"form": _FORM, "state": list(state)})

@@ -32,12 +32,12 @@ from pyspark.sql import SparkSession
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.devcluster.system.process import ChildProcess, Watchdog
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.filesystem import local_folder
 from pyspark_rocketmq.streams.compile.compiler import is_bounded
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.run.job_registry import (
     file_name,
     jobs_home,
-    local_path,
     replacing,
     take_job_lock,
 )
@@ -132,7 +132,7 @@ class Instance:
     """
 
     def __init__(self, job: str, checkpoint: str, *, cores: int, clock: Clock) -> None:
-        if local_path(checkpoint) is None:
+        if local_folder(checkpoint) is None:
             raise PlanError(
                 f"elastic instances share a lock in the checkpoint, which {checkpoint} cannot hold: use a "
                 "local folder, or a standing cluster (docs/deployment.md)"

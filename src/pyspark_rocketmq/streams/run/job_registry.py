@@ -15,6 +15,7 @@ from typing import Final, Self
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.devcluster.system.locking import is_locked, try_file_lock
 from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.spark.filesystem import local_folder
 
 __all__ = [
     "JobRecord",
@@ -70,20 +71,13 @@ def dead_letters_checkpoint(checkpoint: str) -> str:
     return f"{checkpoint.rstrip('/')}/dead-letters"
 
 
-def local_path(checkpoint: str) -> Path | None:
-    """Return a checkpoint's local folder, or None if it is on another file system."""
-    if checkpoint.startswith("file:"):
-        return Path("/" + checkpoint.removeprefix("file:").lstrip("/"))
-    return None if "://" in checkpoint else Path(checkpoint)
-
-
 def forget_unwritten_start(checkpoint: str) -> None:
     """Remove the files of a process that was killed while it wrote its job's first offsets.
 
     Spark does not start if the offset log has no entry but is not empty. Checkpoints on other file systems
     are not changed. The caller holds the job's lock.
     """
-    folder = local_path(checkpoint)
+    folder = local_folder(checkpoint)
     if folder is None or not (folder / _OFFSETS).is_dir():
         return
     left = list((folder / _OFFSETS).iterdir())
@@ -124,11 +118,11 @@ class JobRecord:
             The checkpoint has batches, but of another job, or no source in common, or other steps that keep
             state, or steps that keep it of something else.
         """
-        folder = local_path(self.checkpoint)
+        folder = local_folder(self.checkpoint)
         if folder is None or not any((folder / _OFFSETS).glob("[0-9]*")):
             return
         place = folder.resolve()
-        records = [each for each in jobs() if (at := local_path(each.checkpoint)) and at.resolve() == place]
+        records = [each for each in jobs() if (at := local_folder(each.checkpoint)) and at.resolve() == place]
         before = max(records, key=lambda each: each.started_ms, default=self)
         if before.job != self.job:
             raise RocketMQError(
@@ -158,7 +152,7 @@ class JobRecord:
 
     def is_running(self) -> bool:
         """Whether a process holds the job's lock."""
-        folder = local_path(self.checkpoint)
+        folder = local_folder(self.checkpoint)
         return folder is not None and is_locked(folder / _LOCK)
 
     def write(self) -> None:
@@ -230,7 +224,7 @@ def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Itera
     RocketMQError
         Another process runs the job.
     """
-    folder = local_path(checkpoint)
+    folder = local_folder(checkpoint)
     if folder is None:
         yield  # on shared storage Spark itself detects it, in the offset log
         return
@@ -250,6 +244,6 @@ def job_lock(job: str, checkpoint: str, *, standby: bool, clock: Clock) -> Itera
 
 def take_job_lock(checkpoint: str) -> contextlib.AbstractContextManager[object] | None:
     """Take a job's lock in a local checkpoint, or return None if another process holds it."""
-    folder = local_path(checkpoint)
+    folder = local_folder(checkpoint)
     assert folder is not None
     return try_file_lock(folder / _LOCK)

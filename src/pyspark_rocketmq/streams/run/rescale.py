@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.features import FEATURES
-from pyspark_rocketmq.streams.run.job_registry import checkpoint_of, find_job, job_lock, local_path
+from pyspark_rocketmq.spark.filesystem import local_folder
+from pyspark_rocketmq.streams.run.job_registry import checkpoint_of, find_job, job_lock
 
 __all__ = ["rescale"]
 
@@ -54,7 +55,7 @@ def rescale(
     if partitions < 1:
         raise OptionError("a job's state needs at least one partition", partitions=partitions)
     place = checkpoint or _place(job)
-    folder = local_path(place)
+    folder = local_folder(place)
     if folder is not None and not (folder / "commits").is_dir():
         raise OptionError(f"the job {job!r} has finished no batch yet: there is no state", checkpoint=place)
     with contextlib.ExitStack() as held:
