@@ -199,7 +199,7 @@ def test_a_search_stops_and_says_where_to_continue(cli, ten):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--until", "5x"), "--until takes earliest"),
+        (("--until", "5x"), "--until takes offset:100, earliest"),
         (("--until", "offset:x"), "--until takes an offset as offset:100"),
         (("--from", "offset:"), "--from takes an offset as offset:100"),
         (("--grep", "("), "--grep takes a regular expression: "),
