@@ -345,15 +345,18 @@ def test_the_wait_for_late_sends_begins_when_their_broker_answers(mq, query) -> 
     assert visible(mq) == ONCE
 
 
-def test_a_status_that_is_not_accepted_is_told_once_and_nothing_is_sent_again(mq, query) -> None:
-    first = query()
+@pytest.mark.parametrize("ordered", ["false", "true"])
+def test_a_status_that_is_not_accepted_is_told_once_and_nothing_is_sent_again(mq, query, ordered) -> None:
+    first = query(ordered=ordered)
     ranges = first.write(7, *BODIES)
     mq.inject(status(ResponseCode.FLUSH_SLAVE_TIMEOUT), on=SEND, times=3)
     with pytest.raises(SendError, match="some are stored with a status that acceptStatuses does not have"):
         first.commit(7, ranges)
     assert visible(mq) == ONCE
-    query().commit(7, None)
+    asked = mq.asked[SEND]
+    query(ordered=ordered).commit(7, None)
     assert visible(mq) == ONCE
+    assert mq.asked[SEND] == asked
 
 
 def test_the_batches_of_queries_that_never_run_again_are_appended_by_a_command(mq, query, cli) -> None:

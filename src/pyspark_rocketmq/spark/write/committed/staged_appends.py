@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from pyspark_rocketmq.client.send.committed_scan import read_stored
 from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
 from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
+from pyspark_rocketmq.client.send.send_requests import check_accepted
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     ConnectError,
@@ -33,7 +34,7 @@ from pyspark_rocketmq.errors import (
     RouteError,
     SendError,
 )
-from pyspark_rocketmq.model import MessageQueue, OffsetRange
+from pyspark_rocketmq.model import MessageQueue, OffsetRange, SendStatus
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.planning.commits.visible import clip, join, listed
 from pyspark_rocketmq.record.compress import Compression
@@ -101,6 +102,7 @@ class _Task:
     targets: _Targets
     since: Mapping[MessageQueue, int]
     turn: AppendTurn
+    settings: ProducerOptions
     skip_lost: bool
     sent: int = 0
     ends: dict[MessageQueue, int] = field(default_factory=dict)
@@ -142,13 +144,15 @@ class StagedAppends:
         self._options = options
         self._commits = commits
         self._ordered = ordered
-        settings = ProducerOptions(
+        self._settings = ProducerOptions(
             send_timeout_ms=options.send_timeout_ms,
             retries=0,
             accept_statuses=options.accept_statuses,
             max_message_bytes=options.max_message_bytes,
         )
-        self._producer = Producer(client, options.producer_group, settings)
+        # What is stored holds up no row behind it, whatever its status: `_judge` looks at that.
+        taking_all = replace(self._settings, accept_statuses=frozenset(SendStatus))
+        self._producer = Producer(client, options.producer_group, taking_all)
         self._limits = BatchLimits(
             max_rows=options.batch_size,
             max_bytes=options.batch_bytes,
@@ -185,7 +189,12 @@ class StagedAppends:
         if since is None:
             return 0
         task = _Task(
-            name=name, targets=self._targets(commit.ranges), since=since, turn=turn, skip_lost=skip_lost
+            name=name,
+            targets=self._targets(commit.ranges),
+            since=since,
+            turn=turn,
+            settings=self._settings,
+            skip_lost=skip_lost,
         )
         self._append_all(task, commit.ranges)
         wait_until_readable(self._client, task.ends, timeout_ms=_READABLE_MS)
@@ -331,19 +340,19 @@ def _judge(outcomes: Iterable[SendOutcome], task: _Task, left: _Left) -> None:
         if outcome.result is not None:
             end = outcome.result.queue_offset + outcome.outgoing.count
             task.ends[outcome.result.queue] = max(end, task.ends.get(outcome.result.queue, 0))
+            try:
+                check_accepted(outcome.outgoing, outcome.result, task.settings)
+            except SendError as weak:
+                task.weak = task.weak or weak
+            task.sent += outcome.outgoing.count
         elif not outcome.sent or outcome.error is None:  # since another send failed, which is judged, too
             left.refused.append(slot)
-            continue
-        elif "status" in outcome.error.facts:
-            task.weak = task.weak or outcome.error
         else:
             cause = outcome.error.__cause__
             error = cause if isinstance(cause, RocketMQError) else outcome.error
             (left.refused if isinstance(error, _NOT_STORED) else left.unknown).append(slot)
             if left.cause is None or (left.cause.retriable and not error.retriable):
                 left.cause = error
-            continue
-        task.sent += outcome.outgoing.count
 
 
 def _explained(batches: Iterator[pa.RecordBatch], name: TransactionName) -> Iterator[pa.RecordBatch]:
