@@ -113,6 +113,10 @@ def test_statuses_sizes_and_choices() -> None:
         (STAGED | {"stagingTopic": "s", "commitTopic": "s"}, "commitTopic is for commits only"),
         (COMMITTED | {"commitTopic": "t"}, "commitTopic is for commits only"),
         (COMMITTED | {"commitTopic": "d", "deadLetterTopic": "d"}, "commitTopic is for commits only"),
+        (COMMITTED | {"deadLetterTopic": "t-commits"}, "t-commits has another use"),
+        (STAGED | {"deadLetterTopic": "t-staging"}, "t-staging has another use"),
+        (STAGED | {"deadLetterTopic": "t-staging-commits"}, "t-staging-commits has another use"),
+        (STAGED | {"commitTopic": "t-staging"}, "t-staging has another use"),
         (COMMITTED | {"transactionLog": "/log"}, "transactionLog is for transactionVisibility=plain"),
     ],
 )

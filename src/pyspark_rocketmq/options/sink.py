@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import SendStatus
+from pyspark_rocketmq.model.names import commit_topic_of, staging_topic_of
 from pyspark_rocketmq.options.choices import Compressor, Guarantee, Visibility
 from pyspark_rocketmq.options.client import KAFKA_CLIENT, ClientOptions
 from pyspark_rocketmq.options.declare import Kind, Options, group, option
@@ -338,31 +339,30 @@ class SinkOptions(Options):
             raise OptionError("deadLetterTopic is the topic itself", option="deadLetterTopic")
         visibility = self.transaction_visibility.value
         if self.commits_ranges and self.guarantee is not Guarantee.TRANSACTIONAL:
-            raise OptionError(
-                "transactionVisibility needs deliveryGuarantee=transactional", option="transactionVisibility"
-            )
+            problem = "transactionVisibility needs deliveryGuarantee=transactional"
+            raise OptionError(problem, option="transactionVisibility")
         if self.commits_ranges and self.topic is None:
             raise OptionError(
                 f"transactionVisibility={visibility} needs one topic for all rows: set topic", option="topic"
             )
         if self.staging_topic is not None and not self.is_staged:
             raise OptionError("stagingTopic needs transactionVisibility=staged", option="stagingTopic")
-        if self.staging_topic is not None and self.staging_topic in (self.topic, self.dead_letter_topic):
-            raise OptionError(
-                "stagingTopic is for staged rows only: choose another name", option="stagingTopic"
-            )
+        staging = staging_topic_of(str(self.topic), self.staging_topic) if self.is_staged else None
+        if staging is not None and staging in (self.topic, self.dead_letter_topic):
+            problem = f"stagingTopic is for staged rows only, and {staging} has another use: choose another"
+            raise OptionError(problem, option="stagingTopic")
         if self.commits_ranges and self.transaction_log is not None:
             raise OptionError(
                 "transactionLog is for transactionVisibility=plain: commits are in the commit topic",
                 option="transactionLog",
             )
         if self.commit_topic is not None and not self.commits_ranges:
-            raise OptionError(
-                "commitTopic needs transactionVisibility=committed or staged", option="commitTopic"
-            )
-        others = (self.topic, self.staging_topic, self.dead_letter_topic)
-        if self.commit_topic is not None and self.commit_topic in others:
-            raise OptionError("commitTopic is for commits only: choose another name", option="commitTopic")
+            problem = "commitTopic needs transactionVisibility=committed or staged"
+            raise OptionError(problem, option="commitTopic")
+        commits = commit_topic_of(str(staging or self.topic), self.commit_topic)
+        if self.commits_ranges and commits in (self.topic, staging, self.dead_letter_topic):
+            problem = f"commitTopic is for commits only, and {commits} has another use: choose another"
+            raise OptionError(problem, option="commitTopic")
         if self.guarantee is Guarantee.TRANSACTIONAL and not (
             self.commits_ranges or self.transaction_log or self.checkpoint_location
         ):
