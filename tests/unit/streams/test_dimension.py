@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rocketmq.errors import OptionError, PlanError, RocketMQError
 from pyspark_rocketmq.spark.stores.database_url import database_url
+from pyspark_rocketmq.streams.connectors import dimension
 from pyspark_rocketmq.streams.connectors.dimension import DimensionSource, DimensionTable, cached_rows
 
 
@@ -30,6 +31,24 @@ def test_a_file_is_read_anew_after_its_time(tmp_path):
     assert rows() == [{"id": "1", "city": "Rom"}]
     now[0] += 1
     assert rows() == [{"id": "1", "city": "Roma"}, {"id": "2", "city": "Wien"}]
+
+
+def test_the_age_of_a_table_counts_from_the_begin_of_its_load(monkeypatch):
+    """A row that changes while a large table is loaded is seen after the same time as any other."""
+    now, loads = [0.0], iter([[{"id": 1}], [{"id": 2}]])
+
+    def load_slowly(path):
+        now[0] += 50
+        return next(loads)
+
+    monkeypatch.setattr(dimension, "_file_rows", load_slowly)
+
+    def rows():
+        return cached_rows("slow.csv", None, 60, clock=lambda: now[0])
+
+    assert rows() == rows() == [{"id": 1}]
+    now[0] = 60
+    assert rows() == [{"id": 2}]
 
 
 def test_a_table_says_what_is_wrong_with_it(tmp_path):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["DimensionSource", "DimensionTable"]
 
 _LOADED: Final[dict[str, tuple[float, list[dict[str, Any]]]]] = {}
-"""The tables that this worker has loaded, with their load times."""
+"""The tables that this worker has loaded, with the times at which their loads began."""
 
 _TABLE: Final = re.compile(r"""(?i)(?!(?:SELECT|VALUES|WITH)\b)(?:[^\s"`\[]|"[^"]*"|`[^`]*`|\[[^]]*\])+""")
 """A table's name: without white space, except between quotes. Everything else is a query."""
@@ -131,11 +131,11 @@ def cached_rows(
 ) -> list[dict[str, Any]]:
     """Return the table's rows, from the cache if they are recent enough."""
     key = f"{origin}\n{query}"
-    known = _LOADED.get(key)
-    if known is not None and clock() - known[0] < refresh_s:
+    known, began = _LOADED.get(key), clock()
+    if known is not None and began - known[0] < refresh_s:
         return known[1]
     rows = _database_rows(origin, query) if query else _file_rows(origin)
-    _LOADED[key] = (clock(), rows)
+    _LOADED[key] = (began, rows)  # what changes while a large table is loaded may not be in it
     return rows
 
 
