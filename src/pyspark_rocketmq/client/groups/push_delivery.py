@@ -95,14 +95,14 @@ class Delivery:
         if worker.stopped:
             return
         if self._call(messages) is ConsumeResult.LATER:
-            if self._options.broadcasting:
-                _LOG.warning(
-                    "%d messages of %s failed and are lost: broadcasting",
-                    len(messages),
-                    worker.queue,
-                )
-            else:
+            if not self._options.broadcasting:
                 worker.defer(messages)
+                return
+            _LOG.warning(
+                "%d messages of %s failed and are lost: broadcasting",
+                len(messages),
+                worker.queue,
+            )
         worker.finish(messages)
 
     def _deliver_in_order(self, worker: QueueWorker, messages: Sequence[Message]) -> bool:

@@ -197,13 +197,16 @@ class QueueWorker:
     def defer(self, messages: Sequence[Message]) -> None:
         """Send messages back to the broker, later. Until it accepts them, their offsets are not committed.
 
-        Returns immediately: a broker that does not answer does not block a listener's thread.
+        Returns immediately: a broker that does not answer does not block a listener's thread. Do not `finish`
+        them then: if the broker refuses them, they are in flight again.
         """
         with self._state:
             if self._dropped:
                 return
             for message in messages:
                 self._deferred[message.queue_offset] = _Deferred(message)
+            if self._take_run is None:  # a run is finished as a whole
+                self._in_flight.finish(message.queue_offset for message in messages)
         self._on_deferred()
 
     def messages_to_send_back(self) -> list[Message]:

@@ -9,7 +9,8 @@ import pytest
 from tests.support.clocks import FakeClock
 from tests.support.threads import NO_THREAD, HostWithoutThreads
 
-from pyspark_rocketmq.client.groups.push_options import PushOptions
+from pyspark_rocketmq.client.groups.push_delivery import Delivery
+from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
 from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
 from pyspark_rocketmq.client.groups.threads import Pool
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
@@ -97,6 +98,29 @@ def test_a_message_that_the_broker_refuses_goes_to_the_listener_again_and_counts
     assert world.worker.messages_to_send_back() == []
     world.worker.finish([world.messages[1]])
     assert world.worker.position == 0
+    world.worker.finish([again])
+    assert world.worker.position == 2
+
+
+def test_a_broker_may_refuse_a_message_before_the_call_that_put_it_off_has_returned():
+    """The lane asks the broker as soon as the message is put off, while the listener's thread goes on."""
+    world = World(0, 1)
+
+    class Refuses:
+        stopped = False
+
+        def defer(self, some: Sequence[Message]) -> None:
+            world.worker.defer(some)
+            world.worker.record_not_sent_back(some[0], refused=True)
+
+        def finish(self, some: Sequence[Message]) -> None:
+            world.worker.finish(some)
+
+    delivery = Delivery(world, "billing", PushOptions(), lambda _: ConsumeResult.LATER)
+    delivery._consume(Refuses(), world.messages[:1])
+    ((again,),) = world.delivered
+    world.worker.finish(world.messages[1:])
+    assert world.worker.position == 0, "the listener has it again, and is not done with it"
     world.worker.finish([again])
     assert world.worker.position == 2
 
