@@ -195,6 +195,7 @@ class DirectPlan:
         with self._lock:
             if time_ms not in self._batches and follows:
                 self._batches[time_ms] = _Batch(ranges)
+                self.floor = self._floor_with({found.queue: found.from_offset for found in ranges})
                 self.positions |= {found.queue: found.until_offset for found in ranges}
 
     def recover(self, pending: Collection[int]) -> None:

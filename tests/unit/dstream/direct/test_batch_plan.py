@@ -7,8 +7,9 @@ from tests.support.clocks import FakeClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, Pace
+from pyspark_rocketmq.dstream.ranges import to_ranges
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, NameServerError
-from pyspark_rocketmq.model import Earliest, GroupOffsets, Latest, MessageQueue
+from pyspark_rocketmq.model import Earliest, GroupOffsets, Latest, MessageQueue, OffsetRange
 from pyspark_rocketmq.options import parse_direct_options
 from pyspark_rocketmq.planning.rate import PidSettings
 
@@ -86,6 +87,19 @@ def test_a_batch_that_was_written_down_before_the_crash_comes_again():
     assert world.batch(3000) == {A0: (3, 4)}
     world.plan.adopt(4000, planned)  # of another life: it does not follow on
     assert world.batch(4000) == {A0: (4, 4)}
+
+
+def test_a_queue_that_came_with_a_batch_of_the_log_has_its_floor():
+    """What is stored before its start is no element, as in the run that planned the batch."""
+    world = World(A0)
+    world.plan.floor = {A0: 0}
+    late = to_ranges([OffsetRange(A0, 0, 0), OffsetRange(B0, 5, 7)])
+    world.plan.adopt(1000, late)
+    world.plan.adopt(2000, to_ranges([OffsetRange(A0, 0, 0), OffsetRange(B0, 7, 9)]))
+    assert world.plan.floor == {A0: 0, B0: 5}
+    other = World(A0)
+    other.plan.adopt(1000, late)
+    assert other.plan.floor == {}, "without isolation no topic has one"
 
 
 def test_finished_batches_are_forgotten_when_no_window_needs_them():
