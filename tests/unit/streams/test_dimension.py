@@ -52,6 +52,9 @@ def test_the_age_of_a_table_counts_from_the_begin_of_its_load(monkeypatch):
 
 
 def test_a_table_says_what_is_wrong_with_it(tmp_path):
+    (tmp_path / "long.csv").write_text("id,city\n1," + "x" * 200_000 + "\n")
+    with pytest.raises(PlanError, match=r"cannot be read: .*long\.csv is no CSV: field larger than"):
+        DimensionTable.load(str(tmp_path / "long.csv"), None, 1, "dimJoin#1")
     with pytest.raises(PlanError, match=r"cannot be read.*dimJoin#1"):
         DimensionTable.load(str(tmp_path / "nope.csv"), None, 1, "dimJoin#1")
     (tmp_path / "empty.json").write_text("")

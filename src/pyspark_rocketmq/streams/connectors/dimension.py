@@ -142,7 +142,10 @@ def cached_rows(
 def _file_rows(path: str) -> list[dict[str, Any]]:
     with Path(path).open(encoding="utf-8-sig", newline="") as lines:  # spreadsheets write a mark at the start
         if path.endswith(".csv"):
-            return list(csv.DictReader(lines))
+            try:
+                return list(csv.DictReader(lines))
+            except csv.Error as error:  # such as a field of more than 128 KiB: JSON lines may have that
+                raise ValueError(f"{path} is no CSV: {error}") from error
         rows = [json.loads(line) for line in lines if line.strip()]
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"{path} has lines that are not JSON objects")
