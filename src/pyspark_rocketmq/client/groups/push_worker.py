@@ -84,10 +84,11 @@ TakeRun = Callable[["QueueWorker", PulledRun], None]
 
 @dataclass(frozen=True, slots=True)
 class _Deferred:
-    """A message to be sent back to its broker, at this time or later."""
+    """A message for its broker, or if that refused it for the listener again, at this time or later."""
 
     message: Message
     due_s: float = 0.0
+    refused: bool = False
 
 
 class QueueWorker:
@@ -197,8 +198,7 @@ class QueueWorker:
     def defer(self, messages: Sequence[Message]) -> None:
         """Send messages back to the broker, later. Until it accepts them, their offsets are not committed.
 
-        Returns immediately: a broker that does not answer does not block a listener's thread. Do not `finish`
-        them then: if the broker refuses them, they are in flight again.
+        Returns at once: no broker blocks a listener's thread. Do not `finish` them then: they may come again.
         """
         with self._state:
             if self._dropped:
@@ -210,10 +210,14 @@ class QueueWorker:
         self._on_deferred()
 
     def messages_to_send_back(self) -> list[Message]:
-        """Return the messages to be sent back now, by offset."""
+        """Return the messages to be sent back now, by offset; deliver those again that the broker refused."""
         now = self._client.clock.monotonic()
         with self._state:
-            return [each.message for _, each in sorted(self._deferred.items()) if each.due_s <= now]
+            due = [each for _, each in sorted(self._deferred.items()) if each.due_s <= now]
+        for each in due:
+            if each.refused:
+                self._deliver_again(each.message)
+        return [each.message for each in due if not each.refused]
 
     def record_sent_back(self, message: Message) -> None:
         """Record that the broker has accepted a message for redelivery."""
@@ -224,23 +228,28 @@ class QueueWorker:
     def record_not_sent_back(self, message: Message, *, refused: bool) -> None:
         """Record that the broker has not accepted a message.
 
-        It is sent again later. If the broker refused it permanently, the listener gets it again, as in Java,
-        and the client counts the attempts.
+        It is sent again later; if the broker refused it, the listener gets it then, counted, as in Java.
         """
         due_s = self._client.clock.monotonic() + _SEND_BACK_RETRY_S
         with self._state:
             if self._dropped or self.stopped:
                 return
-            if not refused or self._take_run is not None:
-                self._deferred[message.queue_offset] = _Deferred(message, due_s)
+            again = refused and self._take_run is None
+            message = message._replace(reconsume_times=message.reconsume_times + again)
+            self._deferred[message.queue_offset] = _Deferred(message, due_s, again)
+
+    def _deliver_again(self, message: Message) -> None:
+        with self._state:
+            if self._dropped or self.stopped:
                 return
             del self._deferred[message.queue_offset]
             self._in_flight.add([(message.queue_offset, len(message.body))], next_offset=self._next)
         try:
-            self._deliver(self, [message._replace(reconsume_times=message.reconsume_times + 1)])
-        except RuntimeError:  # no thread can be started: the message is sent back again
+            self._deliver(self, [message])
+        except RuntimeError:  # no thread can be started
+            again = _Deferred(message, self._client.clock.monotonic() + _SEND_BACK_RETRY_S, refused=True)
             with self._state:
-                self._deferred[message.queue_offset] = _Deferred(message, due_s)
+                self._deferred[message.queue_offset] = again
                 self._in_flight.finish([message.queue_offset])
             raise
 
