@@ -553,6 +553,12 @@ PLANTS: Final = tuple(
             "self._in_flight.add([(begin, len(records))], next_offset=until)",
             "self._in_flight.add([], next_offset=until)",
         ),
+        (
+            "what a receiver that lags misses is passed over",
+            "client.groups.push_worker",
+            "            pulls_in_flight=_PULLS_IN_FLIGHT,\n",
+            "            pulls_in_flight=_PULLS_IN_FLIGHT,\n            fail_on_data_loss=False,\n",
+        ),
         # --- direct streams
         (
             "a batch is planned again when it is asked for again",

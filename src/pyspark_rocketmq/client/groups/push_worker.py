@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,10 +22,10 @@ from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.threads import Event, Worker
 from pyspark_rocketmq.client.read.pull_answer import check_pull
 from pyspark_rocketmq.client.read.pull_filter import agree_on_selector
-from pyspark_rocketmq.client.read.range_reader import Pulled, RangeEnd, read_chunks
+from pyspark_rocketmq.client.read.range_reader import Pulled, read_chunks
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import PullAnswer
-from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
+from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange, PullStatus
 from pyspark_rocketmq.planning.offset_tracker import InFlight
 from pyspark_rocketmq.record.decode.rows import Chunk
@@ -355,7 +356,8 @@ class QueueWorker:
         if run is not None and take is not None:
             take(self, run)
             if answer.header.max_offset - next_offset > _LAG_IN_PULLS * options.pull_batch_size:
-                self._catch_up(take, answer.header.max_offset)
+                with contextlib.suppress(DataLossError):  # the next pull tells: a queue may be hidden only
+                    self._catch_up(take, answer.header.max_offset)
 
     def _is_master(self, addr: str) -> bool:
         try:
@@ -364,19 +366,16 @@ class QueueWorker:
             return False
 
     def _catch_up(self, take: TakeRun, end: int) -> None:
-        """Read up to the queue's last known end with several pulls in flight, as batches do."""
+        """Read up to the queue's last known end with several pulls in flight. What is missing is an error."""
         options = ReadOptions(
             consumer_group=self._group,
             selector=self._selector,
-            fail_on_data_loss=False,  # as after OFFSET_ILLEGAL: continue after the lost messages
             pull_batch_size=self._options.pull_batch_size,
             pulls_in_flight=_PULLS_IN_FLIGHT,
             stall_timeout_ms=_STALL_MS,
         )
         wanted = OffsetRange(self.queue, self._next, min(end, self._next + _MOST_CAUGHT_UP))
         for event in read_chunks(self._client, [wanted], options):
-            for lost in event.pull.lost if isinstance(event, RangeEnd) else ():
-                _LOG.warning("%d messages lost (%s): %s", len(lost.offsets), lost.condition, lost.offsets)
             for chunk in event.chunks if isinstance(event, Pulled) else ():
                 self._wait_for_room()
                 records = bytes(memoryview(chunk.buffer)[chunk.start : chunk.end])

@@ -285,7 +285,9 @@ def test_a_filter_is_agreed_on_with_the_broker_for_the_group(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("last", [55, 60], ids=["some remain", "nothing remains"])
-def test_what_expired_while_catching_up_is_told_once(last: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_expired_while_catching_up_is_passed_over_and_told_once(
+    last: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """The queue goes on at its end, also if no run reaches it."""
 
     def script(addr: str, offset: int, most: int) -> Answer:
@@ -294,27 +296,31 @@ def test_what_expired_while_catching_up_is_told_once(last: int, caplog: pytest.L
         return found(offset, min(offset + most, 60), max_offset=60)
 
     world = World(script, runs=True)
-    world.worker._pull()
-    assert world.worker._next == 60
+    while world.worker._next < 60:
+        world.worker._pull()
+    assert [offset for offsets in world.run_offsets for offset in offsets] == [
+        *range(10, 14),
+        *range(last, 60),
+    ]
     for run in world.runs:
         world.worker.finish_run(run)
     assert world.worker.position == 60
-    (warning,) = [each for each in caplog.messages if "messages lost" in each]
-    assert warning.startswith(f"{last - 14} messages lost (OFFSETS_EXPIRED): ")
+    (warning,) = caplog.messages
+    assert warning.endswith(f"has no offset 14: continuing at {last}")
 
 
-def test_messages_that_expired_are_passed_over_while_catching_up() -> None:
+def test_a_queue_that_is_hidden_for_a_moment_while_catching_up_loses_nothing() -> None:
+    hidden = iter([True])
+
     def script(addr: str, offset: int, most: int) -> Answer:
-        if 14 <= offset < 50:
-            return Answer(50, code=MOVED, remark="OFFSET_TOO_SMALL", min_offset=50, max_offset=60)
-        return found(offset, offset + most, max_offset=60)
+        if offset >= 14 and next(hidden, False):
+            return Answer(0, code=ResponseCode.SYSTEM_ERROR, remark="queueId[0] is illegal, topic:[orders]")
+        return found(offset, min(offset + most, 60), max_offset=60)
 
     world = World(script, runs=True)
-    world.worker._pull()
-    assert [offset for offsets in world.run_offsets for offset in offsets] == [*range(10, 14), *range(50, 60)]
-    for run in world.runs:
-        world.worker.finish_run(run)
-    assert world.worker.position == 60
+    while world.worker._next < 60:
+        world.worker._pull()
+    assert [offset for offsets in world.run_offsets for offset in offsets] == [*range(10, 60)]
 
 
 def test_a_run_s_records_may_lie_in_a_larger_buffer() -> None:
