@@ -11,7 +11,7 @@ from typing import Any, Final
 from pyspark.sql.utils import is_remote
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.spark.filesystem import local_folder
+from pyspark_rocketmq.spark.filesystem import file_system, local_folder, write_durably
 
 __all__ = ["keeping_state_record"]
 
@@ -41,9 +41,7 @@ def keeping_state_record(checkpoint: str, query: str, state: Sequence[str]) -> I
         _compare(json.loads(before), state, query, checkpoint)
     yield
     if folder.is_dir():  # or it is on Hadoop's default file system
-        new = file.with_suffix(".tmp")
-        new.write_text(now, encoding="utf-8")
-        new.replace(file)
+        write_durably(*file_system(file.as_posix()), lambda out: out.write(now.encode()))
 
 
 def _compare(before: Mapping[str, Any], state: Sequence[str], query: str, checkpoint: str) -> None:
