@@ -127,5 +127,7 @@ class PushOptions:
             raise OptionError("retry_delay_level goes from -1 to 18", value=self.retry_delay_level)
         if self.max_reconsume_times < -1:
             raise OptionError("max_reconsume_times is -1 or more", value=self.max_reconsume_times)
+        if self.timestamp_ms is not None and self.start is not ConsumeFromWhere.TIMESTAMP:
+            raise OptionError("timestamp_ms needs start=ConsumeFromWhere.TIMESTAMP", value=self.timestamp_ms)
         if self.progress_file is not None and not self.broadcasting:
             raise OptionError("progress_file is for broadcasting: a group's offsets are kept by the brokers")
