@@ -40,7 +40,7 @@ _HIDDEN_HERE: Final = __name__
 
 # Facts (py4j 0.10.9, `_call_proxy`): without Connect, py4j calls a function for foreachBatch in the driver's
 # Python. It logs what the function raises, and then sends `traceback.format_exc()` to the JVM, with frames of
-# py4j and PySpark.
+# py4j and PySpark. After what is no Exception it sends nothing: the thread ends, and Spark waits.
 _CALLBACKS: Final = ("py4j.clientserver", "py4j.java_gateway")
 
 
@@ -84,7 +84,7 @@ def _write_batch(write: BatchFunction, batch: DataFrame, batch_id: int) -> None:
     if os.environ.get(_HIDE_TRACEBACK) == _HIDDEN_HERE:  # an earlier error was caught
         os.environ.pop(_HIDE_TRACEBACK, None)
     try:
-        write(batch, batch_id)
+        _call(write, batch, batch_id)
     except (RocketMQError, PySparkException) as error:
         if not isinstance(error, RocketMQError) and find_own_error(str(error)) is None:
             raise
@@ -93,8 +93,21 @@ def _write_batch(write: BatchFunction, batch: DataFrame, batch_id: int) -> None:
         for logger in _CALLBACKS:  # a filter is added once
             logging.getLogger(logger).addFilter(_strip_frames)
         _leaving.error = error
-        name = getattr(write, "__qualname__", type(write).__name__)  # some callables have none
-        _leave(error, name, _level(streaming=_is_worker()))
+        _leave(error, _name_of(write), _level(streaming=_is_worker()))
+
+
+def _call(write: BatchFunction, batch: DataFrame, batch_id: int) -> None:
+    try:
+        write(batch, batch_id)
+    except Exception:
+        raise
+    except BaseException as error:  # sys.exit(), say: py4j would not answer, and the query wait for ever
+        raise RocketMQError(f"{_name_of(write)} ended with {error!r}", batch=batch_id) from error
+
+
+def _name_of(write: BatchFunction) -> str:
+    """Return the name of a function; some callables have none."""
+    return str(getattr(write, "__qualname__", type(write).__name__))
 
 
 def _strip_frames(record: logging.LogRecord) -> bool:

@@ -280,6 +280,22 @@ def test_other_errors_for_batches_keep_their_frames(caplog: pytest.LogCaptureFix
     assert [record.name for record in caplog.records] == ["py4j.clientserver"]
 
 
+@pytest.mark.parametrize("failure", [SystemExit, GeneratorExit, KeyboardInterrupt])
+def test_a_function_for_batches_that_exits_fails_its_query(
+    failure: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without an answer of py4j, Spark would wait for the batch for ever."""
+
+    @called_for_batches
+    def write(_batch: object, _number: int) -> None:
+        raise failure(1)
+
+    answer = Callback(write).answer()
+    assert f"write ended with {failure.__name__}(1) [batch=" in answer
+    assert "Traceback" not in answer
+    assert "raise failure(1)" in caplog.text, "where it was"
+
+
 def test_a_function_for_batches_travels_to_spark_connect(worker: None) -> None:
     @called_for_batches
     def write(_batch: object, _number: int) -> None:
