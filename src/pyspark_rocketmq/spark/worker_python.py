@@ -13,6 +13,7 @@ import subprocess
 import sys
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pyspark_rocketmq.errors import RocketMQError
@@ -26,7 +27,8 @@ _PROBE: Final = "import pyspark_rocketmq"
 def register(spark: SparkSession) -> None:
     """Register the source with a session, so that Spark sends ``--py-files`` to its workers.
 
-    Only needed if the workers get this package from a zip. Spark finds an installed package by itself.
+    Only needed if the workers get this package from a zip. Spark finds an installed package by itself; what
+    Spark 4.0 has found, it keeps.
 
     Raises
     ------
@@ -37,7 +39,11 @@ def register(spark: SparkSession) -> None:
 
     check_worker_python(spark)
     for source in (RocketMQDataSource, RocketMQCompatDataSource):
-        spark.dataSource.register(source)
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # of Spark 4.0, which found it installed
+                raise
 
 
 def check_worker_python(spark: SparkSession) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.spark.worker_python import check_worker_python, register
@@ -58,6 +60,22 @@ def test_an_interpreter_with_the_package_is_asked_once(tmp_path: Path) -> None:
     register(right)
     assert starts.read_text() == "start\n"
     assert right.dataSource.formats == ["rocketmq", "org.apache.rocketmq.spark"]
+
+
+@pytest.mark.parametrize(("condition", "kept"), [("DATA_SOURCE_ALREADY_EXISTS", True), ("OTHER", False)])
+def test_what_spark_has_found_by_itself_is_kept(
+    monkeypatch: pytest.MonkeyPatch, condition: str, kept: bool
+) -> None:
+    error = AnalysisException("Data source 'rocketmq' already exists")
+    monkeypatch.setattr(error, "getCondition", lambda: condition)
+
+    def refuse(_: object) -> None:
+        raise error
+
+    spark = session(sys.executable)
+    spark.dataSource.register = refuse
+    with nullcontext() if kept else pytest.raises(AnalysisException):
+        register(spark)
 
 
 def test_this_interpreter_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
