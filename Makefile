@@ -26,9 +26,8 @@ BY_FILE := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 # `make test-matrix` tests each Spark with the Python of .venv, and each other Python with the Spark of .venv.
 SPARKS  := 4.0 4.1 4.2 4.3
 PYTHONS := 3.12 3.13
-# Spark's tests are the slowest, so they start first.
-MATRIX  := tests/spark tests/unit tests/property
-# A version gets this time for its tests: the rest fails.
+# The tests without Spark run apart: a process that has had a session of Spark has other loggers.
+# A version gets this time for the tests of each run: the rest fails.
 MATRIX_SECONDS := 3600
 
 export PYSPARK_PYTHON        := $(CURDIR)/$(BIN)/python
@@ -206,7 +205,7 @@ OLDEST := 4.0
 smoke: setup .venv-spark-$(OLDEST)/.ready  ## Run a few Spark tests with PySpark 4.0
 	TEST_COMPILED=1 TEST_SPARK=$(OLDEST) PYTHONPATH=$(CURDIR)/.venv-spark-$(OLDEST):$(CURDIR)/src $(PYTEST) \
 	  tests/spark/test_release.py tests/spark/test_batch.py tests/spark/test_stream.py tests/spark/test_write.py \
-	  -k "every_column or tags_choose or sent_back or copies_a_topic or under_test"
+	  tests/spark/test_docs_examples.py -k "registers_itself or every_column or tags_choose or sent_back or copies_a_topic or under_test"
 
 # Only PySpark (450 MB): everything else is shared with .venv. Nothing, if .venv has this release.
 .venv-spark-%/.ready: | $(DEV)
@@ -256,16 +255,17 @@ docs-options: setup  ## Generate docs/options.md, after an option has changed
 docs-api: setup  ## Refresh the entries of docs/api.md, after a docstring has changed
 	$(BIN)/python -m tests.support.api_page
 
-MATRIX_TESTS = $(QUICK) --hypothesis-profile=$(EXAMPLES) --session-timeout=$(MATRIX_SECONDS) $(BY_FILE) $(MATRIX)
+MATRIX_TESTS = $(QUICK) --hypothesis-profile=$(EXAMPLES) --session-timeout=$(MATRIX_SECONDS) $(BY_FILE)
 
 .PHONY: test-matrix
 test-matrix: setup $(SPARKS:%=.venv-spark-%/.ready)  ## Run unit and Spark tests with each Spark (SPARKS=), and each other Python that is found (PYTHONS=)
 	@table=; failed=0; \
 	row() { table="$$table$$(printf '%-12s %s' "$$1" "$$2")\n"; }; \
 	judge() { if test "$$2" = 0; then row "$$1" passed; else row "$$1" FAILED; failed=1; fi; }; \
+	tests() { "$$@" $(MATRIX_TESTS) tests/unit tests/property; unit=$$?; "$$@" $(MATRIX_TESTS) tests/spark && return $$unit; }; \
 	for spark in $(SPARKS); do \
 	  echo "== Spark $$spark"; \
-	  TEST_SPARK=$$spark PYTHONPATH=$(CURDIR)/.venv-spark-$$spark:$(CURDIR)/src $(PYTEST) -q $(MATRIX_TESTS); \
+	  tests env TEST_SPARK=$$spark PYTHONPATH=$(CURDIR)/.venv-spark-$$spark:$(CURDIR)/src $(PYTEST) -q; \
 	  judge "Spark $$spark" $$?; \
 	done; \
 	for python in $(PYTHONS); do \
@@ -274,8 +274,8 @@ test-matrix: setup $(SPARKS:%=.venv-spark-%/.ready)  ## Run unit and Spark tests
 	  place=$(CURDIR)/.venv-python-$$python; \
 	  { test -x $$place/bin/python || python$$python -m venv $$place; } && \
 	  $$place/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' && \
-	  PYSPARK_PYTHON=$$place/bin/python PYSPARK_DRIVER_PYTHON=$$place/bin/python \
-	    $$place/bin/python -m pytest -q --hypothesis-seed=$(SEED) $(MATRIX_TESTS); \
+	  tests env PYSPARK_PYTHON=$$place/bin/python PYSPARK_DRIVER_PYTHON=$$place/bin/python \
+	    $$place/bin/python -m pytest -q --hypothesis-seed=$(SEED); \
 	  judge "Python $$python" $$?; \
 	done; \
 	echo "== Result"; printf "$$table"; exit $$failed

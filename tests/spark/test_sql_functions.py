@@ -96,6 +96,7 @@ def test_a_version_is_the_one_that_was_valid(spark: SparkSession) -> None:
     assert joined("LEFT JOIN") == sorted([*found, (4, None, None, None)], key=repr)
 
 
+@pytest.mark.since_spark("4.2")
 def test_a_top_n_may_mix_orders_of_texts_and_numbers(spark: SparkSession) -> None:
     rows = "('a', 1), ('ab', 1), (NULL, 1), ('', 1), ('b', 2), ('\u4f60', 2), ('\U0001f600', 2), ('z', NULL)"
     spark.sql(f"SELECT * FROM VALUES {rows} AS t (name, n)").createOrReplaceTempView("mixed_orders")
