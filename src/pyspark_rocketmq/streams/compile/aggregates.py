@@ -17,7 +17,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.functions import pandas_udf
-from pyspark.sql.types import DataType, StringType
+from pyspark.sql.types import DataType, DoubleType, FloatType, StringType
 
 from pyspark_rocketmq.streams.compile.decimals import DECIMAL, beyond_column, overflows, select_overflows
 from pyspark_rocketmq.streams.frame.flow import Flow, column
@@ -135,13 +135,19 @@ def _expression(  # noqa: C901, PLR0912 - a case for each kind
         case "concat":
             return _concat(value, str(item.value))
         case "distinct":
-            return F.array_sort(F.collect_set(value))
+            return F.array_sort(_distinct(value, kind))
         case "count_distinct":
-            return F.size(F.collect_set(value)).cast("long")
+            return F.size(_distinct(value, kind)).cast("long")
         case "count_distinct_large":
             return F.approx_count_distinct(value, _LARGE_ERROR)
         case other:
             assert_never(other)
+
+
+def _distinct(value: Column, kind: DataType) -> Column:
+    """Return the set of the values. Spark before 4.2 keeps each NaN in it."""
+    found = F.collect_set(value)
+    return F.array_distinct(found) if isinstance(kind, FloatType | DoubleType) else found
 
 
 def _concat(value: Column, separator: str) -> Column:
