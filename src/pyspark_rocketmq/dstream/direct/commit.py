@@ -119,5 +119,5 @@ class CommitQueue:
     def _call(callback: CommitCallback, ends: dict[MessageQueue, int], error: RocketMQError | None) -> None:
         try:
             callback(ends, error)
-        except Exception:  # noqa: BLE001 - the thread's outermost frame; the user's code must not end it
+        except BaseException:  # noqa: BLE001 - the thread's outermost frame; sys.exit() must not end it, either
             _LOG.exception("a callback of commitAsync failed")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
 
 import pytest
@@ -102,6 +103,16 @@ def test_a_failure_is_told_and_the_next_commit_is_made(committer, caplog):
     commits.commitAsync(RANGES)
     eventually(no_thread_is_left, what="the thread to end")
     assert done == [("g", ENDS)] * 2
+    assert "a callback of commitAsync failed" in caplog.text
+
+
+def test_a_callback_that_exits_does_not_end_the_commits(committer, caplog):
+    """``sys.exit`` in a thread ends that thread only, without a message."""
+    commits, _, done = committer
+    commits.commitAsync(RANGES, lambda *_: sys.exit("no"))
+    eventually(lambda: done and no_thread_is_left(), what="the callback")
+    commits.commitAsync(RANGES)
+    eventually(lambda: done == [("g", ENDS)] * 2, what="the next commit")
     assert "a callback of commitAsync failed" in caplog.text
 
 
