@@ -310,7 +310,7 @@ class ReceiverTask:
             while not worker.stopped:
                 try:
                     made = self._made_of(message.body)
-                except Exception:  # noqa: BLE001 - the user's code; as in Java, the message is retried later
+                except BaseException:  # noqa: BLE001 - the user's code, sys.exit(), too; retried later, as in Java
                     _LOG.exception(
                         "a message of %s could not be deserialized: it comes again%s",
                         *(run.queue, _hint(message.body)),

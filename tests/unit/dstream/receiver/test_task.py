@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -193,6 +194,31 @@ def test_deserialize_skips_with_none_and_puts_off_with_an_error(running, caplog)
     task._take(worker, a_run(9, b"skip"))
     eventually(lambda: worker.finished == [0, 9], what="a run of which nothing is left")
     eventually(lambda: driver.skipped == 2, what="the count of skipped messages")
+    assert "could not be deserialized" in caplog.text
+
+
+class Exits(Numbers):
+    """Its parser exits, as that of a command line does, the first time that it gets what is wrong."""
+
+    exits = 0
+
+    def deserialize(self, body: bytes) -> int | None:
+        if body == b"x" and not self.exits:
+            self.exits += 1
+            sys.exit("usage: ...")
+        return super().deserialize(body.replace(b"x", b"9"))
+
+
+@pytest.mark.parametrize("ordered", ["false", "true"])
+def test_a_deserialize_that_exits_is_an_error_as_any_other(running, caplog, ordered):
+    receiver = Exits(None, {"orders": 1}, "g", options={**NAMES, "consumer.messages.orderly": ordered})
+    task, driver = running(receiver)
+    worker = Worker()
+    task._take(worker, a_run(0, b"1", b"x"))
+    task._take(worker, a_run(2, b"3"))
+    eventually(lambda: worker.finished == [0, 2], what="the acknowledgements")
+    assert elements_of(driver) == ([1, 9, 3] if ordered == "true" else [1, 3])
+    assert worker.came_again == ([] if ordered == "true" else [1])
     assert "could not be deserialized" in caplog.text
 
 
