@@ -151,7 +151,7 @@ class Delivery:
                 result = self._listener(originals)
                 if result is not None:
                     require_member(ConsumeResult, result, "the listener's result")
-            except Exception as error:  # noqa: BLE001 - the user's code; as in Java an exception defers messages
+            except BaseException as error:  # noqa: BLE001 - the user's code, sys.exit(), too; as in Java, later
                 _LOG.exception("the listener of group %s failed: the messages are redelivered", self._group)
                 call.error = error
                 return ConsumeResult.LATER

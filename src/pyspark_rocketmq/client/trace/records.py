@@ -162,7 +162,7 @@ class WatchedCall:
     """A call of a listener; the caller says how it ended."""
 
     later: bool = False
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class CallTracing:

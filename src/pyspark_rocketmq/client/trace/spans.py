@@ -104,7 +104,7 @@ def span(
         yield started
 
 
-def record_error(current: Any, error: Exception) -> None:
+def record_error(current: Any, error: BaseException) -> None:
     """Record an error in a span that was caught within it."""
     trace = sys.modules[_API]
     current.record_exception(error)
