@@ -193,6 +193,21 @@ def test_speed_limits_hold_from_the_first_batch_on(direct, send, topic, conf):
     assert len(seen.sizes()) >= 90 / (3 * 25 * INTERVAL_S)
 
 
+def test_batches_between_the_slides_of_a_window_are_committed_with_the_window(direct, send, topic, committed):
+    """Spark runs no job at their times, and tells nothing of them."""
+    name = topic(queues=1)
+    expected = send(name, 20)
+    ssc, stream = direct(name, ConsumerStrategy.earliest)
+    seen: list[int] = []
+    window = stream.window(3 * INTERVAL_S, 3 * INTERVAL_S)
+    window.foreachRDD(lambda rdd: seen.extend(rdd.map(lambda m: m.queue_offset).collect()))
+    ssc.start()
+    eventually(lambda: len(seen) == 20, 60, what="the first window")
+    expected += send(name, 5)
+    eventually(lambda: committed(name) == send.ends(name), 30, what="the commits")
+    assert sorted(seen) == list(range(len(expected)))
+
+
 def test_queues_that_come_while_the_stream_runs_are_read_from_their_begin(direct, send, topic, client):
     name = topic(queues=1)
     ssc, stream = direct(name, ConsumerStrategy.latest, options={"routeRefreshMs": 100})

@@ -38,8 +38,10 @@ __all__ = [
     "env_part",
     "executors",
     "failures",
+    "has_job",
     "listen",
     "make_planned_stream",
+    "outputs_of",
     "pending_times",
     "remember_ms",
     "report_input",
@@ -191,6 +193,28 @@ def failures(batch_info: Any) -> list[str]:
         batch_info.outputOperationInfos(), "values"
     )()  # py4j's map has a `values` method, too
     return [reason for output in _elements_of(outputs) if (reason := output.failureReason())]
+
+
+def outputs_of(sc: SparkContext, context: Any, stream_id: int) -> list[Any]:
+    """Return the output operations that depend on an input stream."""
+
+    def depends(stream: Any) -> bool:
+        seen, left = set(), [stream]
+        while left:
+            if (found := left.pop()) not in seen:
+                seen.add(found)
+                left += elements_of_seq(sc, found.dependencies())
+        return mine in seen
+
+    graph = context.graph()
+    mine = next(stream for stream in graph.getInputStreams() if stream.id() == stream_id)
+    return [output for output in graph.getOutputStreams() if depends(output)]
+
+
+def has_job(sc: SparkContext, outputs: Sequence[Any], time_ms: int) -> bool:
+    """Whether one of the output operations runs at a batch's time: those of windows run once per slide."""
+    time = jvm_of(sc).org.apache.spark.streaming.Time(time_ms)
+    return any(output.isTimeValid(time) for output in outputs)
 
 
 def pending_times(context: Any) -> frozenset[int]:

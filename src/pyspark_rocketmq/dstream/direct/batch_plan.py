@@ -86,6 +86,7 @@ class DirectPlan:
     clock: Clock = SYSTEM_CLOCK
     witnesses: dict[MessageQueue, Witness] = field(default_factory=dict)
     floor: Mapping[MessageQueue, int] = field(default_factory=dict)
+    _jobless: set[int] = field(default_factory=set)
     _batches: dict[int, _Batch] = field(default_factory=dict)
     _waits: dict[_Wait, float] = field(default_factory=dict)
     _hidden: HiddenQueues = field(default_factory=HiddenQueues)
@@ -95,13 +96,13 @@ class DirectPlan:
         with self._lock:
             state = dict(self.__dict__)
             state["_batches"] = {t: _Batch(b.ranges, b.finished) for t, b in self._batches.items()}
-            state["positions"] = dict(self.positions)
+            state["positions"], state["_jobless"] = dict(self.positions), set(self._jobless)
         for transient in ("_lock", "_waits", "_hidden", "clock"):
             del state[transient]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.witnesses, self.floor = {}, {}  # missing in plans of earlier releases
+        self.witnesses, self.floor, self._jobless = {}, {}, set()  # missing in plans of earlier releases
         transient = {
             "_lock": threading.Lock(),
             "_waits": {},
@@ -118,6 +119,7 @@ class DirectPlan:
         *,
         remember_ms: int,
         rows: CommittedRows | None = None,
+        has_job: bool = True,
     ) -> OffsetRanges:
         """Return the ranges of the batch of a time, one per known queue.
 
@@ -131,6 +133,8 @@ class DirectPlan:
             How long Spark may request a finished batch again.
         rows : CommittedRows, optional
             With ``isolation=read_committed``.
+        has_job : bool
+            Whether an output of the stream runs at that time. Else only windows of later batches contain it.
 
         Raises
         ------
@@ -142,6 +146,8 @@ class DirectPlan:
         """
         with self._lock:
             planned = self._batches.get(time_ms)
+            if not has_job:
+                self._jobless.add(time_ms)
         if planned is not None:
             return planned.ranges
         ahead = None if rows is None else rows.look(self.positions)  # before the ends of the queues
@@ -178,9 +184,10 @@ class DirectPlan:
         with self._lock:
             self.positions, self.witnesses, self.floor = until, witnesses, floor
             self._batches[time_ms] = _Batch(ranges)
-            old = [t for t, batch in self._batches.items() if batch.finished and t < time_ms - remember_ms]
-            for time in old:
-                del self._batches[time]
+            done = {t for t, batch in self._batches.items() if batch.finished} | self._jobless
+            for time in [t for t in done if t < time_ms - remember_ms]:
+                self._batches.pop(time, None)
+                self._jobless.discard(time)
         return ranges
 
     def _floor_with(self, begins: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
@@ -242,7 +249,7 @@ class DirectPlan:
             )
             self.estimate = self.estimate.after(done, self.pace.pid)
             ends: dict[MessageQueue, int] | None = None
-            for time in sorted(self._batches):
+            for time in sorted(self._batches.keys() - self._jobless):
                 if not self._batches[time].finished:
                     break
                 ends = {found.queue: found.until_offset for found in self._batches[time].ranges}

@@ -24,8 +24,10 @@ from pyspark_rocketmq.dstream.direct.commit import CommitCallback, Committer
 from pyspark_rocketmq.dstream.direct.committed_rows import CommittedRows
 from pyspark_rocketmq.dstream.jvm import (
     failures,
+    has_job,
     listen,
     make_planned_stream,
+    outputs_of,
     pending_times,
     remember_ms,
     report_input,
@@ -124,6 +126,7 @@ class _Run(StreamingListener):
         self._placed: Mapping[MessageQueue, str] = {}
         self._commits = GroupCommits(maker.group, self._client, interval_ms=0, clock=SYSTEM_CLOCK)
         self._context = streaming_context(sc)
+        self._outputs = outputs_of(sc, self._context, maker.stream_id)
         if self._context.isCheckpointPresent():
             maker.plan.recover(pending_times(self._context))
         directory = self._context.checkpointDir()
@@ -159,7 +162,12 @@ class _Run(StreamingListener):
         if self._log is not None and (before := self._log.read(time_ms)) is not None:
             plan.adopt(time_ms, before)
         remembered = remember_ms(self._context, self._maker.stream_id)
-        ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=remembered, rows=self._rows)
+        ranges = plan.ranges(
+            *(time_ms, self._client, self._options),
+            remember_ms=remembered,
+            rows=self._rows,
+            has_job=has_job(self._sc, self._outputs, time_ms),
+        )
         if self._log is not None:
             self._log.write(time_ms, ranges)
             self._log.forget(plan.remembered())

@@ -35,11 +35,11 @@ class World:
         self.plan = DirectPlan(policy, start, self.clock.now_ms(), pace, clock=self.clock)
         self.time = 0
 
-    def batch(self, time=None, *, remember_ms=0):
+    def batch(self, time=None, *, remember_ms=0, **more):
         if time is None:
             self.time += 1000
             self.clock.now_s += 1
-        ranges = self.plan.ranges(time or self.time, self.mq, self.options, remember_ms=remember_ms)
+        ranges = self.plan.ranges(time or self.time, self.mq, self.options, remember_ms=remember_ms, **more)
         return {r.queue: (r.from_offset, r.until_offset) for r in ranges}
 
     def finish(self, time=None, delays=DELAYS):
@@ -121,6 +121,29 @@ def test_ends_are_told_only_up_to_the_first_batch_that_is_not_finished():
     assert world.finish(1000) == {A0: 2}
     assert world.finish(3000) == {A0: 3}, "the next offset, not the last one"
     assert world.finish(9000) is None, "not of this stream"
+
+
+def slide(world):
+    """A window of three batches that slides by three: Spark asks for all of them at the third."""
+    for has_job in (False, False, True):
+        world.mq.send(A0)
+        world.batch(remember_ms=6000, has_job=has_job)
+
+
+def test_a_batch_without_a_job_is_finished_with_the_next_one_that_has_a_job():
+    world = World(A0)
+    slide(world)
+    slide(world)
+    assert world.finish(3000) == {A0: 3}, "what is read of the second window has not been output"
+    world.recover()
+    world.plan.recover({6000})
+    assert world.finish(3000) == {A0: 3}
+    assert world.finish(6000) == {A0: 6}
+    for _ in range(5):
+        slide(world)
+        world.finish()
+    assert len(world.plan.remembered()) <= 9
+    assert world.plan._jobless <= world.plan.remembered()
 
 
 def test_a_checkpoint_from_before_the_listener_s_event_does_not_hold_up_the_ends():
