@@ -39,6 +39,7 @@ __all__ = [
     "executors",
     "failures",
     "has_job",
+    "is_done",
     "listen",
     "make_planned_stream",
     "outputs_of",
@@ -220,6 +221,14 @@ def has_job(sc: SparkContext, outputs: Sequence[Any], time_ms: int) -> bool:
 def pending_times(context: Any) -> frozenset[int]:
     """Return the times (ms) of the batches that a StreamingContext from a checkpoint runs again."""
     return frozenset(int(time.milliseconds()) for time in context.initialCheckpoint().pendingTimes())
+
+
+def is_done(context: Any, time_ms: int) -> bool:
+    """Whether a batch was done before the context was recovered. Its windows may need it again."""
+    if not context.isCheckpointPresent():
+        return False
+    since_ms = int(context.initialCheckpoint().checkpointTime().milliseconds())
+    return time_ms < since_ms and time_ms not in pending_times(context)
 
 
 def remember_ms(context: Any, stream_id: int) -> int:

@@ -17,9 +17,12 @@ from pyspark.streaming import DStream, StreamingContext, StreamingListener
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.jvm import (
     failures,
+    has_job,
+    is_done,
     jvm_of,
     listen,
     make_planned_stream,
+    outputs_of,
     remember_ms,
     report_input,
     revive,
@@ -104,6 +107,7 @@ class _Run(StreamingListener):
                 "the receivers of a former StreamingContext do not end", stream=maker.stream_id
             )
         self._context = streaming_context(sc)
+        self._outputs = outputs_of(sc, self._context, maker.stream_id)
         interval_ms = int(self._context.graph().batchDuration().milliseconds())
         self._pace = pace_of(sc.getConf().get, interval_ms)
         most = float(sc.getConf().get(_MOST) or 0)
@@ -141,6 +145,8 @@ class _Run(StreamingListener):
         stored = self._store.batch(time_ms)
         made = ReceivedRDD(stored, reading_of(self._maker.receiver.parsed()))
         self._made[time_ms] = made
+        if is_done(self._context, time_ms) or not has_job(self._sc, self._outputs, time_ms):
+            self._finished.add(time_ms)  # it is part of later windows only, which are remembered longer
         keep_live(made)
         about = f"{stored.blocks} blocks of {self.receivers} receivers"
         stream_id = self._maker.stream_id

@@ -1,0 +1,111 @@
+"""Which blocks a stream of receivers keeps, without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from pyspark_rocketmq.dstream.pace import pace_of
+from pyspark_rocketmq.dstream.receiver import stream
+from pyspark_rocketmq.planning.rate import RateEstimate
+
+REMEMBER_MS = 2000
+
+
+class Info:
+    """Spark's report of a batch that has ended."""
+
+    def __init__(self, time_ms: int) -> None:
+        self._time_ms = time_ms
+
+    def batchInfo(self) -> Info:
+        return self
+
+    def batchTime(self) -> SimpleNamespace:
+        return SimpleNamespace(milliseconds=lambda: self._time_ms)
+
+    def processingEndTime(self) -> int:
+        return self._time_ms
+
+    def processingDelay(self) -> int:
+        return 1
+
+    def schedulingDelay(self) -> int:
+        return 0
+
+
+class Store:
+    """Blocks that are remembered by the times of their batches."""
+
+    forgotten_before = 0
+
+    def batch(self, time_ms: int) -> SimpleNamespace:
+        return SimpleNamespace(messages=1, blocks=1, time_ms=time_ms)
+
+    def forget(self, before_ms: int) -> None:
+        self.forgotten_before = before_ms
+
+
+class World:
+    """A stream whose outputs run at some times only, and which was perhaps recovered."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, slide_ms: int = 1000, recovered_ms: int = 0
+    ) -> None:
+        for name, fake in {
+            "ReceivedRDD": lambda stored, _: SimpleNamespace(received=stored.messages),
+            "reading_of": lambda _: None,
+            "keep_live": lambda _: None,
+            "report_input": lambda *_, **__: None,
+            "remember_ms": lambda *_: REMEMBER_MS,
+            "failures": lambda _: [],
+            "has_job": lambda _sc, _outputs, time_ms: time_ms % slide_ms == 0,
+            "is_done": lambda _context, time_ms: time_ms < recovered_ms,
+        }.items():
+            monkeypatch.setattr(stream, name, fake)
+        self.store = Store()
+        run = self.run = object.__new__(stream._Run)
+        run._sc = run._context = run._outputs = run._log_directory = None
+        run._server = SimpleNamespace(failure=None)
+        receiver = SimpleNamespace(parsed=lambda: None)
+        run._maker = SimpleNamespace(receiver=receiver, stream_id=0, estimate=RateEstimate())
+        run._pace = pace_of(lambda _: None, 1000)
+        run._store, run._made, run._finished, run.receivers = self.store, {}, set(), 1
+
+    def finish(self, time_ms: int) -> int:
+        """End a batch; return before which time no block is kept."""
+        self.run.onBatchCompleted(Info(time_ms))
+        return self.store.forgotten_before
+
+
+def test_blocks_are_kept_until_every_batch_before_is_done(monkeypatch: pytest.MonkeyPatch):
+    world = World(monkeypatch)
+    for time_ms in (1000, 2000, 3000):
+        world.run.batch(time_ms)
+    assert world.finish(2000) == 0
+    assert world.finish(1000) == 2000 - REMEMBER_MS
+    assert world.finish(3000) == 3000 - REMEMBER_MS
+
+
+def test_blocks_of_batches_without_an_output_of_their_own_are_dropped_with_the_window(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Of windows that slide by three batches, Spark runs a job at every third time only."""
+    world = World(monkeypatch, slide_ms=3000)
+    for time_ms in range(1000, 10_000, 1000):
+        world.run.batch(time_ms)
+    assert world.finish(3000) == 5000 - REMEMBER_MS
+    assert world.finish(9000) == 5000 - REMEMBER_MS
+    assert world.finish(6000) == 9000 - REMEMBER_MS
+    assert sorted(world.run._made) == [7000, 8000, 9000]
+
+
+def test_a_recovered_stream_drops_the_older_blocks_of_its_windows(monkeypatch: pytest.MonkeyPatch):
+    """Spark asks for them once more, and runs no batch at their times."""
+    world = World(monkeypatch, recovered_ms=3000)
+    for time_ms in (1000, 2000, 3000, 4000, 5000):
+        world.run.batch(time_ms)
+    world.finish(3000)
+    world.finish(4000)
+    assert world.finish(5000) == 5000 - REMEMBER_MS
