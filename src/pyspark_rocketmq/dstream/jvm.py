@@ -49,6 +49,7 @@ __all__ = [
     "revive",
     "scala_map",
     "streaming_context",
+    "unfinished_times",
     "use_this_python",
 ]
 
@@ -221,6 +222,12 @@ def has_job(sc: SparkContext, outputs: Sequence[Any], time_ms: int) -> bool:
 def pending_times(context: Any) -> frozenset[int]:
     """Return the times (ms) of the batches that a StreamingContext from a checkpoint runs again."""
     return frozenset(int(time.milliseconds()) for time in context.initialCheckpoint().pendingTimes())
+
+
+def unfinished_times(sc: SparkContext, context: Any) -> list[int]:
+    """Return the times (ms) of the batches whose jobs wait or run. One that failed may stay among them."""
+    times = elements_of_seq(sc, context.scheduler().getPendingTimes())
+    return [int(time.milliseconds()) for time in times]
 
 
 def is_done(context: Any, time_ms: int) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -120,6 +121,7 @@ class DirectPlan:
         remember_ms: int,
         rows: CommittedRows | None = None,
         has_job: bool = True,
+        unfinished: Collection[int] = (),
     ) -> OffsetRanges:
         """Return the ranges of the batch of a time, one per known queue.
 
@@ -135,6 +137,8 @@ class DirectPlan:
             With ``isolation=read_committed``.
         has_job : bool
             Whether an output of the stream runs at that time. Else only windows of later batches contain it.
+        unfinished : collection of int
+            The times of earlier batches that Spark still runs: after a recovery, it runs them again.
 
         Raises
         ------
@@ -185,7 +189,8 @@ class DirectPlan:
             self.positions, self.witnesses, self.floor = until, witnesses, floor
             self._batches[time_ms] = _Batch(ranges)
             done = {t for t, batch in self._batches.items() if batch.finished} | self._jobless
-            for time in [t for t in done if t < time_ms - remember_ms]:
+            running = sorted({time_ms, *unfinished})
+            for time in [t for t in done if not _is_needed(t, running, remember_ms)]:
                 self._batches.pop(time, None)
                 self._jobless.discard(time)
         return ranges
@@ -200,6 +205,8 @@ class DirectPlan:
         """Adopt an earlier run's plan of a batch, unless it is known or does not follow the last one."""
         follows = all(self.positions.get(r.queue, r.from_offset) == r.from_offset for r in ranges)
         with self._lock:
+            if time_ms < max(self._batches, default=0):  # it was planned, finished and forgotten
+                self._batches.setdefault(time_ms, _Batch(ranges, finished=True))
             if time_ms not in self._batches and follows:
                 self._batches[time_ms] = _Batch(ranges)
                 self.floor = self._floor_with({found.queue: found.from_offset for found in ranges})
@@ -311,3 +318,9 @@ class DirectPlan:
     def _has_waited(self, what: _Wait) -> bool:
         since = self._waits.setdefault(what, self.clock.monotonic())
         return (self.clock.monotonic() - since) * 1000 >= _PATIENCE_MS[what]
+
+
+def _is_needed(time_ms: int, running: Sequence[int], remember_ms: int) -> bool:
+    """Whether Spark may request a batch again: for the windows of one that runs, or after all of them."""
+    at = bisect_left(running, time_ms)
+    return at == len(running) or running[at] - remember_ms <= time_ms

@@ -33,6 +33,7 @@ from pyspark_rocketmq.dstream.jvm import (
     report_input,
     revive,
     streaming_context,
+    unfinished_times,
 )
 from pyspark_rocketmq.dstream.ranges import CanCommitOffsets, OffsetRanges, RangesLike
 from pyspark_rocketmq.dstream.rdd import MessageHandler, RocketMQRDD
@@ -167,6 +168,7 @@ class _Run(StreamingListener):
             remember_ms=remembered,
             rows=self._rows,
             has_job=has_job(self._sc, self._outputs, time_ms),
+            unfinished=unfinished_times(self._sc, self._context),
         )
         if self._log is not None:
             self._log.write(time_ms, ranges)

@@ -123,6 +123,45 @@ def test_ends_are_told_only_up_to_the_first_batch_that_is_not_finished():
     assert world.finish(9000) is None, "not of this stream"
 
 
+def test_what_the_windows_of_batches_that_wait_need_is_kept_for_a_recovery():
+    """Batches take longer than their interval, so that many wait when the driver dies."""
+    world = World(A0)
+    planned, waiting = {}, []
+    for number in range(1, 9):
+        world.mq.send(A0)
+        planned[number * 1000] = world.batch(remember_ms=2000, unfinished=waiting)
+        waiting.append(world.time)
+        if number <= 3:
+            world.finish(waiting.pop())
+    world.recover()
+    world.plan.recover(waiting)
+    world.mq.send(A0)
+    for time in (2000, 3000, *waiting):  # the window of 4000, and so on
+        assert world.batch(time) == planned[time]
+    for time in waiting:
+        world.finish(time)
+    assert world.batch(remember_ms=2000) == {A0: (8, 9)}
+    assert sorted(world.plan.remembered()) == [7000, 8000, 9000]
+
+
+def test_a_batch_that_was_forgotten_comes_again_from_the_log():
+    """With several jobs at a time, Spark runs again what ended after the oldest batch of its checkpoint."""
+    world = World(A0)
+    logged = {}
+    for _ in range(4):
+        world.mq.send(A0)
+        world.batch()
+        logged[world.time] = to_ranges([OffsetRange(A0, *world.batch(world.time)[A0])])
+        world.finish()
+    assert 2000 not in world.plan.remembered()
+    world.recover()
+    world.mq.send(A0)
+    world.plan.adopt(2000, logged[2000])
+    assert world.batch(2000) == {A0: (1, 2)}
+    assert world.batch() == {A0: (4, 5)}
+    assert world.finish() == {A0: 5}
+
+
 def slide(world):
     """A window of three batches that slides by three: Spark asks for all of them at the third."""
     for has_job in (False, False, True):
