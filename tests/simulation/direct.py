@@ -304,10 +304,11 @@ class _Driver:
         plan = self._plan
         if (before := self._log.read(time_ms)) is not None:
             self._history.did["batch of an earlier run"] += 1
-            plan.adopt(time_ms, before)
+            plan.adopt(time_ms, *before)
         remember_ms = round(self._settings.remember_s * 1000)
         ranges = plan.ranges(time_ms, self._client, self._options, remember_ms=remember_ms, rows=self._rows)
-        self._log.write(time_ms, ranges)
+        if before is None or before[0] != ranges:
+            self._log.write(time_ms, ranges, plan.moved(time_ms))
         self._log.forget(plan.remembered())
         rows = None if self._rows is None else self._rows.split(ranges, plan.floor)
         self._stream._positions = dict(plan.positions)

@@ -1,6 +1,7 @@
 """The files that a direct stream keeps next to Spark's checkpoints: its batches and their progress.
 
-``<checkpoint directory>/rocketmq-<stream>/<time>`` contains the ranges of the batch of a time (ms).
+``<checkpoint directory>/rocketmq-<stream>/<time>`` contains the ranges of the batch of a time (ms), and the
+positions that queues had before it whose range begins elsewhere, because they ended before their position.
 ``ends-<time>`` contains the next offsets after the batches up to that time, all of which are finished.
 """
 
@@ -18,6 +19,7 @@ __all__ = [
     "ENDS_PREFIX",
     "FOLDER_PREFIX",
     "decode_ends",
+    "decode_moved",
     "decode_ranges",
     "encode_ends",
     "encode_ranges",
@@ -31,10 +33,11 @@ ENDS_PREFIX: Final = "ends-"
 _VERSION: Final = 1
 
 
-def encode_ranges(ranges: Iterable[OffsetRange]) -> str:
+def encode_ranges(ranges: Iterable[OffsetRange], moved: Mapping[MessageQueue, int] | None = None) -> str:
     """Return the content of a batch's file."""
     rows = [[r.topic, r.broker_name, r.queue_id, r.from_offset, r.until_offset] for r in ranges]
-    return json.dumps({"version": _VERSION, "ranges": rows})
+    more = {"moved": _encode_offsets(moved)} if moved else {}
+    return json.dumps({"version": _VERSION, "ranges": rows, **more})
 
 
 def decode_ranges(text: str) -> tuple[OffsetRange, ...] | None:
@@ -48,17 +51,27 @@ def decode_ranges(text: str) -> tuple[OffsetRange, ...] | None:
     )
 
 
+def decode_moved(text: str) -> dict[MessageQueue, int]:
+    """Return the positions before a batch of the queues whose range does not begin there."""
+    return _decode_offsets(_rows(text, "moved") or [])
+
+
 def encode_ends(ends: Mapping[MessageQueue, int]) -> str:
     """Return the content of the file with the offsets up to which all batches are finished."""
-    rows = [[q.topic, q.broker_name, q.queue_id, offset] for q, offset in sorted(ends.items())]
-    return json.dumps({"version": _VERSION, "ends": rows})
+    return json.dumps({"version": _VERSION, "ends": _encode_offsets(ends)})
 
 
 def decode_ends(text: str) -> dict[MessageQueue, int] | None:
     """Return the next offsets; None for an incomplete file."""
     rows = _rows(text, "ends")
-    if rows is None:
-        return None
+    return None if rows is None else _decode_offsets(rows)
+
+
+def _encode_offsets(offsets: Mapping[MessageQueue, int]) -> list[list[Any]]:
+    return [[q.topic, q.broker_name, q.queue_id, offset] for q, offset in sorted(offsets.items())]
+
+
+def _decode_offsets(rows: list[list[Any]]) -> dict[MessageQueue, int]:
     return {MessageQueue(topic, broker_name, queue_id): at for topic, broker_name, queue_id, at in rows}
 
 

@@ -20,6 +20,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.direct_log import (
     ENDS_PREFIX,
     FOLDER_PREFIX,
+    decode_moved,
     decode_ranges,
     encode_ends,
     encode_ranges,
@@ -52,8 +53,11 @@ class BatchLog:
         self._ends_files = sorted(name for name in names if name.startswith(ENDS_PREFIX))
         self._ends: Mapping[MessageQueue, int] = {}
 
-    def read(self, time_ms: int) -> OffsetRanges | None:
-        """Return the ranges that an earlier run of the stream planned for a time, if any."""
+    def read(self, time_ms: int) -> tuple[OffsetRanges, Mapping[MessageQueue, int]] | None:
+        """Return the ranges that an earlier run of the stream planned for a time, if any.
+
+        With them, the positions before that of the queues whose range does not begin at it.
+        """
         if time_ms not in self._times:
             return None
         stream = self._files.open(self._path(time_ms))
@@ -62,11 +66,11 @@ class BatchLog:
         finally:
             stream.close()
         ranges = decode_ranges(text)
-        return None if ranges is None else OffsetRanges(ranges)
+        return None if ranges is None else (OffsetRanges(ranges), decode_moved(text))
 
-    def write(self, time_ms: int, ranges: OffsetRanges) -> None:
-        """Write a batch's ranges. The batch may run when this returns."""
-        self._create(str(time_ms), encode_ranges(ranges))
+    def write(self, time_ms: int, ranges: OffsetRanges, moved: Mapping[MessageQueue, int]) -> None:
+        """Write a batch's ranges, and what `read` returns with them. The batch may run when this returns."""
+        self._create(str(time_ms), encode_ranges(ranges, moved))
         self._times.add(time_ms)
 
     def write_ends(self, time_ms: int, ends: Mapping[MessageQueue, int]) -> None:

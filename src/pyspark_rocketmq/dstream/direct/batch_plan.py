@@ -88,6 +88,7 @@ class DirectPlan:
     witnesses: dict[MessageQueue, Witness] = field(default_factory=dict)
     floor: Mapping[MessageQueue, int] = field(default_factory=dict)
     _jobless: set[int] = field(default_factory=set)
+    _moved: tuple[int, Mapping[MessageQueue, int]] = (0, {})
     _batches: dict[int, _Batch] = field(default_factory=dict)
     _waits: dict[_Wait, float] = field(default_factory=dict)
     _hidden: HiddenQueues = field(default_factory=HiddenQueues)
@@ -98,7 +99,7 @@ class DirectPlan:
             state = dict(self.__dict__)
             state["_batches"] = {t: _Batch(b.ranges, b.finished) for t, b in self._batches.items()}
             state["positions"], state["_jobless"] = dict(self.positions), set(self._jobless)
-        for transient in ("_lock", "_waits", "_hidden", "clock"):
+        for transient in ("_lock", "_waits", "_hidden", "_moved", "clock"):
             del state[transient]
         return state
 
@@ -108,6 +109,7 @@ class DirectPlan:
             "_lock": threading.Lock(),
             "_waits": {},
             "_hidden": HiddenQueues(),
+            "_moved": (0, {}),
             "clock": SYSTEM_CLOCK,
         }
         self.__dict__.update(state, **transient)
@@ -174,6 +176,7 @@ class DirectPlan:
             first_topics=options.topics.__contains__,
         )
         floor = self._floor_with(begins)
+        moved = {queue: self.positions[queue] for queue in begins if queue in self.positions}
         positions = {**self.positions, **begins}
         reach = targets(positions, ends.readable)
         unchecked = self._check_witnesses(client, options, find_places_ahead(positions, reach), ends)
@@ -188,6 +191,7 @@ class DirectPlan:
         with self._lock:
             self.positions, self.witnesses, self.floor = until, witnesses, floor
             self._batches[time_ms] = _Batch(ranges)
+            self._moved = time_ms, moved
             done = {t for t, batch in self._batches.items() if batch.finished} | self._jobless
             running = sorted({time_ms, *unfinished})
             for time in [t for t in done if not _is_needed(t, running, remember_ms)]:
@@ -201,9 +205,25 @@ class DirectPlan:
         late = {q: at for q, at in begins.items() if q.topic in topics and q not in self.positions}
         return {**self.floor, **late}
 
-    def adopt(self, time_ms: int, ranges: OffsetRanges) -> None:
-        """Adopt an earlier run's plan of a batch, unless it is known or does not follow the last one."""
-        follows = all(self.positions.get(r.queue, r.from_offset) == r.from_offset for r in ranges)
+    def moved(self, time_ms: int) -> Mapping[MessageQueue, int]:
+        """Return the positions before the newest batch of the queues whose range does not begin there."""
+        newest_ms, moved = self._moved
+        return moved if time_ms == newest_ms else {}
+
+    def adopt(
+        self, time_ms: int, ranges: OffsetRanges, moved: Mapping[MessageQueue, int] | None = None
+    ) -> None:
+        """Adopt an earlier run's plan of a batch, unless it is known or does not follow the last one.
+
+        Parameters
+        ----------
+        time_ms : int
+        ranges : OffsetRanges
+        moved : Mapping, optional
+            What that run's plan returned as `moved`.
+        """
+        begins = {found.queue: found.from_offset for found in ranges} | dict(moved or {})
+        follows = all(self.positions.get(queue, begin) == begin for queue, begin in begins.items())
         with self._lock:
             if time_ms < max(self._batches, default=0):  # it was planned, finished and forgotten
                 self._batches.setdefault(time_ms, _Batch(ranges, finished=True))

@@ -160,8 +160,9 @@ class _Run(StreamingListener):
 
     def _plan(self, time_ms: int) -> OffsetRanges:
         plan = self._maker.plan
-        if self._log is not None and (before := self._log.read(time_ms)) is not None:
-            plan.adopt(time_ms, before)
+        before = None if self._log is None else self._log.read(time_ms)
+        if before is not None:
+            plan.adopt(time_ms, *before)
         remembered = remember_ms(self._context, self._maker.stream_id)
         ranges = plan.ranges(
             *(time_ms, self._client, self._options),
@@ -171,7 +172,8 @@ class _Run(StreamingListener):
             unfinished=unfinished_times(self._sc, self._context),
         )
         if self._log is not None:
-            self._log.write(time_ms, ranges)
+            if before is None or before[0] != ranges:  # a driver that dies while it writes leaves no ranges
+                self._log.write(time_ms, ranges, plan.moved(time_ms))
             self._log.forget(plan.remembered())
         return ranges
 

@@ -10,6 +10,7 @@ from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, Pace
 from pyspark_rocketmq.dstream.ranges import to_ranges
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, NameServerError
 from pyspark_rocketmq.model import Earliest, GroupOffsets, Latest, MessageQueue, OffsetRange
+from pyspark_rocketmq.offsets.direct_log import decode_moved, encode_ranges
 from pyspark_rocketmq.options import parse_direct_options
 from pyspark_rocketmq.planning.rate import PidSettings
 
@@ -87,6 +88,28 @@ def test_a_batch_that_was_written_down_before_the_crash_comes_again():
     assert world.batch(3000) == {A0: (3, 4)}
     world.plan.adopt(4000, planned)  # of another life: it does not follow on
     assert world.batch(4000) == {A0: (4, 4)}
+
+
+def test_a_batch_of_the_log_that_passed_over_lost_messages_comes_again():
+    """With failOnDataLoss=false: one of its queues does not begin where the batch before it ended."""
+    world = World(A0, A1, failOnDataLoss="false")
+    world.mq.send(A0, A0, A1)
+    world.batch()
+    world.mq.logs[A0] = world.mq.logs[A0][:1]
+    world.batch()
+    checkpoint = pickle.dumps(world.plan)
+    world.clock.now_s += 12
+    world.mq.send(A1)
+    planned = world.batch()
+    assert planned == {A0: (1, 1), A1: (1, 2)}
+    ranges, moved = to_ranges(OffsetRange(q, *at) for q, at in planned.items()), world.plan.moved(3000)
+    assert world.plan.moved(2000) == {}
+    world.plan = pickle.loads(checkpoint)
+    world.mq.send(A1)
+    assert decode_moved(encode_ranges(ranges, moved)) == moved
+    world.plan.adopt(3000, ranges, moved)
+    assert world.batch(3000) == planned
+    assert world.batch() == {A0: (1, 1), A1: (2, 3)}
 
 
 def test_a_queue_that_came_with_a_batch_of_the_log_has_its_floor():
