@@ -25,7 +25,7 @@ from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.model.nested_offsets import nest
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, check_filter
 from pyspark_rocketmq.options import DirectOptions, SourceOptions, parse_direct_options, parse_options
-from pyspark_rocketmq.options.choices import policy_of_objects
+from pyspark_rocketmq.options.choices import CorruptPolicy, policy_of_objects
 from pyspark_rocketmq.planning.commits.visible import clip
 from pyspark_rocketmq.spark.read.partition import read_options, read_ranges
 from pyspark_rocketmq.spark.read.schema import Projection, read_schema
@@ -146,6 +146,7 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
             elements_rdd(sc, full, places), reader or _MessageReader(options, handler, committed, parts)
         )
         self._ranges = ranges
+        self._has_messages = reader is None
         self._options = options
         self._given = given
         self._location = location
@@ -158,12 +159,14 @@ class RocketMQRDD(PipelinedRDD[OffsetRange, Any], HasOffsetRanges, HasRecordBatc
         return self._ranges
 
     def count(self) -> int:
-        """Return the number of messages, computed from the ranges alone if that is exact.
+        """Return the number of elements, computed from the ranges alone if that is exact.
 
-        It is exact if nothing is filtered and the brokers still have every offset; else the messages are
-        read and counted. Compacted topics have gaps that only reading shows: use ``mapPartitions`` for them.
+        It is exact if no message is filtered or skipped (``onCorrupt=skip``) and the brokers still have every
+        offset; else the messages are read and counted. Compacted topics have gaps that only reading shows:
+        use ``mapPartitions`` for them. Of `recordBatches`, it counts the batches.
         """
-        exact = self._options.selector.takes_all and self._committed is None
+        whole = self._options.selector.takes_all and self._options.on_corrupt is not CorruptPolicy.SKIP
+        exact = whole and self._committed is None and self._has_messages
         if exact and _has_all(shared_client(self._options.client), self._ranges):
             return self._ranges.planned
         return super().count()

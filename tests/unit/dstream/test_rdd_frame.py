@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from pyspark.core.rdd import PipelinedRDD
 
+from pyspark_rocketmq.dstream import rdd
 from pyspark_rocketmq.dstream.ranges import OffsetRanges
 from pyspark_rocketmq.dstream.rdd import RocketMQRDD
 from pyspark_rocketmq.errors import OptionError
@@ -38,6 +40,7 @@ def rdd_of(until, *, fail=True, **given):
     made._committed, made._given = None, given
     options = parse_direct_options({**given, "failOnDataLoss": fail})
     made._options = options.source(("orders",), "group")
+    made._has_messages = True
     return made
 
 
@@ -61,3 +64,17 @@ def test_a_frame_skips_lost_messages_where_its_stream_does():
 def test_an_option_cannot_replace_the_ranges(option):
     with pytest.raises(OptionError, match=rf"the ranges of the RDD, which an option.*option={option}"):
         rdd_of(5).toDF(SimpleNamespace(read=Reader()), **{option: "latest"})
+
+
+@pytest.mark.parametrize(
+    ("given", "batches", "count"),
+    [({}, False, 7), ({"onCorrupt": "skip"}, False, 5), ({"tags": "a"}, False, 5), ({}, True, 5)],
+)
+def test_elements_that_may_be_other_than_the_offsets_are_counted(monkeypatch, given, batches, count):
+    """Messages that do not decode are skipped, and a record batch is one element."""
+    monkeypatch.setattr(rdd, "_has_all", lambda *_: True)
+    monkeypatch.setattr(rdd, "shared_client", lambda _: None)
+    monkeypatch.setattr(PipelinedRDD, "count", lambda _: 5)
+    made = rdd_of(7, **given)
+    made._has_messages = not batches
+    assert made.count() == count
