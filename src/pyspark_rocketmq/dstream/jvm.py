@@ -224,10 +224,10 @@ def pending_times(context: Any) -> frozenset[int]:
     return frozenset(int(time.milliseconds()) for time in context.initialCheckpoint().pendingTimes())
 
 
-def unfinished_times(sc: SparkContext, context: Any) -> list[int]:
+def unfinished_times(context: Any) -> list[int]:
     """Return the times (ms) of the batches whose jobs wait or run. One that failed may stay among them."""
-    times = elements_of_seq(sc, context.scheduler().getPendingTimes())
-    return [int(time.milliseconds()) for time in times]
+    text = str(context.scheduler().getPendingTimes().mkString(","))  # one call: there may be thousands
+    return [int(time.removesuffix(" ms")) for time in text.split(",") if time]
 
 
 def is_done(context: Any, time_ms: int) -> bool:

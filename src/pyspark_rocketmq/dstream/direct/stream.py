@@ -169,7 +169,7 @@ class _Run(StreamingListener):
             remember_ms=remembered,
             rows=self._rows,
             has_job=has_job(self._sc, self._outputs, time_ms),
-            unfinished=unfinished_times(self._sc, self._context),
+            unfinished=unfinished_times(self._context),
         )
         if self._log is not None:
             if before is None or before[0] != ranges:  # a driver that dies while it writes leaves no ranges
