@@ -101,11 +101,7 @@ class _Run(StreamingListener):
         self._maker, self._sc = maker, sc
         self.receivers: int = maker.receivers
         self._closed = threading.Event()
-        former = _RUNS.get(maker.stream_id)
-        if former is not None and not former.wait_closed(2 * _CLOSE_S):
-            raise RocketMQError(
-                "the receivers of a former StreamingContext do not end", stream=maker.stream_id
-            )
+        _wait_for_former()
         self._context = streaming_context(sc)
         self._outputs = outputs_of(sc, self._context, maker.stream_id)
         interval_ms = int(self._context.graph().batchDuration().milliseconds())
@@ -186,6 +182,15 @@ class _Run(StreamingListener):
             SYSTEM_CLOCK.sleep(0.05)
         return True
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the StreamingContext, or Spark, was stopped."""
+        try:
+            stopped = str(self._context.getState()) == "STOPPED"
+            return stopped or bool(self._context.sparkContext().isStopped())
+        except (Py4JError, OSError):  # the JVM is gone
+            return True
+
     def wait_closed(self, timeout_s: float) -> bool:
         """Wait until no part of the stream runs: then its log may have a new owner."""
         return self._closed.wait(timeout_s)
@@ -245,7 +250,7 @@ class _Run(StreamingListener):
 
     def _watch(self) -> None:
         """End with the StreamingContext."""
-        while self._is_running():
+        while not self.stopped:
             SYSTEM_CLOCK.sleep(_LOOK_S)
         self._server.close(_CLOSE_S)
         try:
@@ -255,12 +260,18 @@ class _Run(StreamingListener):
         _RUNS.pop(self._maker.stream_id, None)
         self._closed.set()
 
-    def _is_running(self) -> bool:
-        try:
-            stopped = str(self._context.getState()) == "STOPPED"
-            return not stopped and not bool(self._context.sparkContext().isStopped())
-        except (Py4JError, OSError):  # the JVM is gone
-            return False
+
+def _wait_for_former() -> None:
+    """Wait for the end of a former StreamingContext's receivers: they hold cores, and their logs.
+
+    Raises
+    ------
+    RocketMQError
+        They do not end.
+    """
+    for stream_id, former in list(_RUNS.items()):
+        if former.stopped and not former.wait_closed(2 * _CLOSE_S):
+            raise RocketMQError("the receivers of a former StreamingContext do not end", stream=stream_id)
 
 
 def _has_log(sc: SparkContext, receiver: RocketMQReceiver) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from pyspark_rocketmq.dstream.pace import pace_of
 from pyspark_rocketmq.dstream.receiver import stream
+from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.planning.rate import RateEstimate
 
 REMEMBER_MS = 2000
@@ -109,3 +110,26 @@ def test_a_recovered_stream_drops_the_older_blocks_of_its_windows(monkeypatch: p
     world.finish(3000)
     world.finish(4000)
     assert world.finish(5000) == 5000 - REMEMBER_MS
+
+
+class Former:
+    """A stream of another StreamingContext, or of the same one."""
+
+    def __init__(self, *, stopped: bool, ends: bool = True) -> None:
+        self.stopped, self.ends, self.waited = stopped, ends, False
+
+    def wait_closed(self, timeout_s: float) -> bool:
+        del timeout_s
+        self.waited = True
+        return self.ends
+
+
+def test_a_stream_waits_for_every_receiver_of_the_context_before(monkeypatch: pytest.MonkeyPatch):
+    """They hold cores until they end, whatever the ids of the streams are."""
+    runs = {0: Former(stopped=False), 1: Former(stopped=True), 2: Former(stopped=True)}
+    monkeypatch.setattr(stream, "_RUNS", runs)
+    stream._wait_for_former()
+    assert [run.waited for run in runs.values()] == [False, True, True]
+    runs[2].ends = False
+    with pytest.raises(RocketMQError, match=r"do not end.*stream=2"):
+        stream._wait_for_former()
