@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,15 +36,26 @@ def pace_of(setting: Callable[[str], str | None], batch_interval_ms: int) -> Pac
     Raises
     ------
     OptionError
-        A rate is not above 0.
+        A setting is no number, or a rate is not above 0.
     """
     prefix = "spark.streaming.backpressure"
-    initial = setting(f"{prefix}.initialRate")
-    if initial and int(initial) <= 0:
-        raise OptionError(f"{prefix}.initialRate must be above 0", value=initial)
+    text = setting(f"{prefix}.initialRate")
+    try:
+        initial = int(text) if text else None
+    except ValueError:
+        raise OptionError(f"{prefix}.initialRate must be a whole number", value=text) from None
+    if initial is not None and initial <= 0:
+        raise OptionError(f"{prefix}.initialRate must be above 0", value=text)
 
     def number(name: str, default: str) -> float:
-        return float(setting(f"{prefix}.pid.{name}") or default)
+        given = setting(f"{prefix}.pid.{name}") or default
+        try:
+            found = float(given)
+        except ValueError:
+            found = math.nan
+        if not math.isfinite(found):
+            raise OptionError(f"{prefix}.pid.{name} must be a number", value=given)
+        return found
 
     return Pace(
         pid=PidSettings(
@@ -54,5 +66,5 @@ def pace_of(setting: Callable[[str], str | None], batch_interval_ms: int) -> Pac
             min_rate=number("minRate", "100"),
         ),
         backpressure=(setting(f"{prefix}.enabled") or "false").lower() == "true",
-        initial_rate=int(initial) if initial else None,
+        initial_rate=initial,
     )

@@ -39,3 +39,16 @@ def test_the_estimator_s_settings_are_spark_s():
 def test_a_rate_at_which_nothing_passes_is_refused(rate):
     with pytest.raises(OptionError, match="initialRate must be above 0"):
         pace_of({f"{PREFIX}.initialRate": rate}.get, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("initialRate", "1k", "a whole number"),
+        ("pid.minRate", "many", "a number"),
+        ("pid.minRate", "nan", "a number"),
+    ],
+)
+def test_a_setting_that_is_no_number_is_named(name, text, what):
+    with pytest.raises(OptionError, match=rf"{PREFIX}\.{name} must be {what} \[value={text}\]"):
+        pace_of({f"{PREFIX}.{name}": text}.get, 1_000)
