@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from py4j.java_gateway import JavaPackage, get_method
+from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer, NoOpSerializer
 from pyspark.streaming import StreamingContext, StreamingListener
@@ -39,6 +40,7 @@ __all__ = [
     "executors",
     "failures",
     "has_job",
+    "has_reported_error",
     "is_done",
     "listen",
     "make_planned_stream",
@@ -54,6 +56,7 @@ __all__ = [
 ]
 
 _DRIVER: Final = "driver"
+_LISTENERS_MS: Final = 10_000
 _PORT: Final = re.compile(r":\d+$")
 """Spark names an executor by its host alone until the executor's block manager has registered."""
 
@@ -228,6 +231,23 @@ def unfinished_times(context: Any) -> list[int]:
     """Return the times (ms) of the batches whose jobs wait or run. One that failed may stay among them."""
     text = str(context.scheduler().getPendingTimes().mkString(","))  # one call: there may be thousands
     return [int(time.removesuffix(" ms")) for time in text.split(",") if time]
+
+
+def has_reported_error(sc: SparkContext, context: Any) -> bool:
+    """Whether jobs could not be generated, or failed, since the context was started.
+
+    When it returns, listeners know of all batches that have ended. Without an answer of theirs, it is False.
+    """
+    waiter = context.waiter()
+    field = waiter.getClass().getDeclaredField("error")
+    field.setAccessible(True)
+    if field.get(waiter) is None:
+        return False
+    try:
+        sc._jsc.sc().listenerBus().waitUntilEmpty(_LISTENERS_MS)  # noqa: SLF001
+    except Py4JError:  # they are too busy
+        return False
+    return True
 
 
 def is_done(context: Any, time_ms: int) -> bool:

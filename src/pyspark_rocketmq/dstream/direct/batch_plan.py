@@ -89,6 +89,8 @@ class DirectPlan:
     floor: Mapping[MessageQueue, int] = field(default_factory=dict)
     _jobless: set[int] = field(default_factory=set)
     _moved: tuple[int, Mapping[MessageQueue, int]] = (0, {})
+    _failed: set[int] = field(default_factory=set)
+    _taken_back: Mapping[MessageQueue, int] = field(default_factory=dict)
     _batches: dict[int, _Batch] = field(default_factory=dict)
     _waits: dict[_Wait, float] = field(default_factory=dict)
     _hidden: HiddenQueues = field(default_factory=HiddenQueues)
@@ -99,7 +101,7 @@ class DirectPlan:
             state = dict(self.__dict__)
             state["_batches"] = {t: _Batch(b.ranges, b.finished) for t, b in self._batches.items()}
             state["positions"], state["_jobless"] = dict(self.positions), set(self._jobless)
-        for transient in ("_lock", "_waits", "_hidden", "_moved", "clock"):
+        for transient in ("_lock", "_waits", "_hidden", "_moved", "_failed", "_taken_back", "clock"):
             del state[transient]
         return state
 
@@ -110,6 +112,8 @@ class DirectPlan:
             "_waits": {},
             "_hidden": HiddenQueues(),
             "_moved": (0, {}),
+            "_failed": set(),
+            "_taken_back": {},
             "clock": SYSTEM_CLOCK,
         }
         self.__dict__.update(state, **transient)
@@ -176,7 +180,7 @@ class DirectPlan:
             first_topics=options.topics.__contains__,
         )
         floor = self._floor_with(begins)
-        moved = {queue: self.positions[queue] for queue in begins if queue in self.positions}
+        moved = {q: self.positions[q] for q in begins if q in self.positions} | dict(self._taken_back)
         positions = {**self.positions, **begins}
         reach = targets(positions, ends.readable)
         unchecked = self._check_witnesses(client, options, find_places_ahead(positions, reach), ends)
@@ -191,7 +195,7 @@ class DirectPlan:
         with self._lock:
             self.positions, self.witnesses, self.floor = until, witnesses, floor
             self._batches[time_ms] = _Batch(ranges)
-            self._moved = time_ms, moved
+            self._moved, self._taken_back = (time_ms, moved), {}
             done = {t for t, batch in self._batches.items() if batch.finished} | self._jobless
             running = sorted({time_ms, *unfinished})
             for time in [t for t in done if not _is_needed(t, running, remember_ms)]:
@@ -241,6 +245,32 @@ class DirectPlan:
         with self._lock:
             for time, batch in self._batches.items():
                 batch.finished = batch.finished or time not in pending
+
+    def find_unrun(self, time_ms: int, unfinished: Collection[int]) -> int | None:
+        """Return the newest batch, if it is before a time and Spark neither runs it nor has told of its end.
+
+        Parameters
+        ----------
+        time_ms : int
+        unfinished : collection of int
+            As in `ranges`.
+        """
+        with self._lock:
+            newest = max(self._batches, default=time_ms)
+            ran = newest in self._jobless or newest in self._failed or newest in unfinished
+            return None if newest >= time_ms or ran or self._batches[newest].finished else newest
+
+    def take_back(self, time_ms: int) -> None:
+        """Forget the newest batch, which was never run: the next one begins where it did."""
+        with self._lock:
+            begins = {found.queue: found.from_offset for found in self._batches.pop(time_ms).ranges}
+            self._taken_back = {queue: at for queue, at in self.positions.items() if queue in begins}
+            self.positions = {**self.positions, **begins}
+
+    def record_failed(self, time_ms: int) -> None:
+        """Record that an output of a batch failed."""
+        with self._lock:
+            self._failed.add(time_ms)
 
     def remembered(self) -> frozenset[int]:
         """Return the times of the batches that Spark may request again."""

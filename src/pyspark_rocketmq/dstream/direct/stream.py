@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -25,6 +25,7 @@ from pyspark_rocketmq.dstream.direct.committed_rows import CommittedRows
 from pyspark_rocketmq.dstream.jvm import (
     failures,
     has_job,
+    has_reported_error,
     listen,
     make_planned_stream,
     outputs_of,
@@ -164,12 +165,15 @@ class _Run(StreamingListener):
         if before is not None:
             plan.adopt(time_ms, *before)
         remembered = remember_ms(self._context, self._maker.stream_id)
+        unfinished = unfinished_times(self._context)
+        if self._rows is None and remembered <= plan.pace.pid.batch_interval_ms:  # no window has it
+            self._take_back(time_ms, unfinished)
         ranges = plan.ranges(
             *(time_ms, self._client, self._options),
             remember_ms=remembered,
             rows=self._rows,
             has_job=has_job(self._sc, self._outputs, time_ms),
-            unfinished=unfinished_times(self._context),
+            unfinished=unfinished,
         )
         if self._log is not None:
             if before is None or before[0] != ranges:  # a driver that dies while it writes leaves no ranges
@@ -177,12 +181,27 @@ class _Run(StreamingListener):
             self._log.forget(plan.remembered())
         return ranges
 
+    def _take_back(self, time_ms: int, unfinished: Collection[int]) -> None:
+        """Plan the messages of the batch before again if it never ran.
+
+        Where another stream of the job, or a function of the user, fails, Spark reports that, and goes on
+        with the next batch, also while it stops gracefully.
+        """
+        plan = self._maker.plan
+        unrun = plan.find_unrun(time_ms, unfinished)
+        if unrun is None or not has_reported_error(self._sc, self._context):
+            return
+        if plan.find_unrun(time_ms, unfinished) == unrun:  # also now that listeners know what has ended
+            _LOG.warning("the batch of %d was not run: the next one has its messages", unrun)
+            plan.take_back(unrun)
+
     def onBatchCompleted(self, batchCompleted: Any) -> None:
         """Record that all outputs of a batch succeeded."""
         info = batchCompleted.batchInfo()
         time_ms = info.batchTime().milliseconds()
         if failures(info):
             _LOG.warning("the batch of %d failed: nothing after it is committed automatically", time_ms)
+            self._maker.plan.record_failed(time_ms)
             return
         delays = (info.processingEndTime(), info.processingDelay(), info.schedulingDelay())
         ends = self._maker.plan.record_finished(time_ms, delays)

@@ -185,6 +185,35 @@ def test_a_batch_that_was_forgotten_comes_again_from_the_log():
     assert world.finish() == {A0: 5}
 
 
+def test_a_batch_that_was_never_run_is_part_of_the_next_one():
+    """Spark goes on with the next batch when it could not generate the jobs of one."""
+    world = World(A0, A1)
+    world.mq.send(A0, A1)
+    world.batch()
+    world.finish()
+    assert world.plan.find_unrun(2000, ()) is None, "it is finished"
+    world.mq.send(A0)
+    world.batch()
+    assert world.plan.find_unrun(3000, (2000,)) is None, "it runs"
+    assert world.plan.find_unrun(2000, ()) is None, "it is asked for again"
+    assert world.plan.find_unrun(3000, ()) == 2000
+    checkpoint = pickle.dumps(world.plan)
+    world.plan.take_back(2000)
+    world.mq.send(A0)
+    assert world.batch() == {A0: (1, 3), A1: (1, 1)}
+    assert world.finish() == {A0: 3, A1: 1}, "it holds up no commit"
+    again = to_ranges([OffsetRange(A0, 1, 3), OffsetRange(A1, 1, 1)])
+    moved = world.plan.moved(3000)
+    world.batch()
+    world.plan.record_failed(4000)
+    assert world.plan.find_unrun(5000, ()) is None, "it failed"
+    assert world.plan.moved(4000) == {}
+    world.plan = pickle.loads(checkpoint)  # Spark runs both batches again
+    world.plan.adopt(3000, again, moved)
+    assert world.batch(2000) == {A0: (1, 2), A1: (1, 1)}
+    assert world.batch(3000) == {A0: (1, 3), A1: (1, 1)}
+
+
 def slide(world):
     """A window of three batches that slides by three: Spark asks for all of them at the third."""
     for has_job in (False, False, True):
