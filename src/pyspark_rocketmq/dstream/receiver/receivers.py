@@ -115,6 +115,8 @@ class RocketMQReceiver:
             if count < 1:
                 raise OptionError("a topic needs a thread", topic=name, threads=count)
         self.storageLevel = storage_level(storageLevel)
+        if deserialize is not None and not callable(deserialize):  # each message would become a dead letter
+            raise OptionError("deserialize is a function of a message's body", deserialize=deserialize)
         self._deserialize = deserialize
         self._task: ReceiverSupport | None = None
         if self.parsed().message_model is MessageModel.BROADCASTING and self.reliable:

@@ -489,6 +489,11 @@ def test_a_reliable_receiver_needs_offsets_that_somebody_keeps():
     assert not RocketMQReceiver(None, "a", "g", options=broadcasting).reliable
 
 
+def test_a_deserialize_that_cannot_be_called_is_refused():
+    with pytest.raises(OptionError, match=r"deserialize is a function .*deserialize=json"):
+        RocketMQReceiver("h:1", "orders", "g", deserialize="json")
+
+
 def test_a_message_that_everybody_gets_cannot_come_again_and_is_counted(running):
     receiver = Numbers(None, "orders", "g", options={**NAMES, "messageModel": "broadcasting"})
     task, driver = running(receiver)
