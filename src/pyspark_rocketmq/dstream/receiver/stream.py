@@ -18,6 +18,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.jvm import (
     failures,
     has_job,
+    has_reported_error,
     is_done,
     jvm_of,
     listen,
@@ -27,6 +28,7 @@ from pyspark_rocketmq.dstream.jvm import (
     report_input,
     revive,
     streaming_context,
+    unfinished_times,
 )
 from pyspark_rocketmq.dstream.pace import Pace, pace_of
 from pyspark_rocketmq.dstream.rdd_registry import keep_live, pass_batches
@@ -80,10 +82,15 @@ class ReceiverMaker:
         self.receivers = receivers
         self.stream_id = -1
         self.estimate = RateEstimate()
+        self.joined: dict[int, tuple[int, ...]] = {}
+        """By the time of a batch, those of the batches before it that were never run: it has their blocks."""
         self._run: _Run | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_run": None}
+        return {**self.__dict__, "joined": dict(self.joined), "_run": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({"joined": {}, **state})  # missing in checkpoints of earlier releases
 
     def __call__(self, time: datetime, rdd: RDD[Any]) -> ReceivedRDD:
         """Return the RDD of the batch of a time."""
@@ -109,6 +116,7 @@ class _Run(StreamingListener):
         most = float(sc.getConf().get(_MOST) or 0)
         self._most = most if most > 0 else None
         self._finished: set[int] = set()
+        self._failed: set[int] = set()
         self._made: dict[int, ReceivedRDD] = {}
         self._clean_at = 0.0
         self._checkpoints: tuple[Any, Any] | None = None
@@ -138,7 +146,9 @@ class _Run(StreamingListener):
         """Allocate the received blocks to a batch, create its RDD, and report it to Spark."""
         if self._server.failure is not None:
             raise self._server.failure
-        stored = self._store.batch(time_ms)
+        if unrun := self._take_unrun(time_ms):
+            self._maker.joined[time_ms] = unrun
+        stored = self._store.batch(time_ms, self._maker.joined.get(time_ms, ()))
         made = ReceivedRDD(stored, reading_of(self._maker.receiver.parsed()))
         self._made[time_ms] = made
         if is_done(self._context, time_ms) or not has_job(self._sc, self._outputs, time_ms):
@@ -148,6 +158,23 @@ class _Run(StreamingListener):
         stream_id = self._maker.stream_id
         report_input(self._sc, self._context, stream_id, time_ms, messages=stored.messages, about=about)
         return made
+
+    def _take_unrun(self, time_ms: int) -> tuple[int, ...]:
+        """Forget the batches before that Spark could not generate the jobs of; return their times."""
+        if remember_ms(self._context, self._maker.stream_id) > self._pace.pid.batch_interval_ms:
+            return ()  # windows have them
+        unfinished = unfinished_times(self._context)
+
+        def find() -> int | None:
+            newest = max(list(self._made), default=time_ms)  # other threads delete from it
+            ran = newest in self._finished or newest in self._failed or newest in unfinished
+            return None if ran or newest >= time_ms else newest
+
+        unrun = find()
+        if unrun is None or not has_reported_error(self._sc, self._context) or find() != unrun:
+            return ()
+        del self._made[unrun]
+        return (*self._maker.joined.pop(unrun, ()), unrun)
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
         """Record a batch's rate, and drop blocks that no batch needs any more."""
@@ -165,6 +192,7 @@ class _Run(StreamingListener):
         self._maker.estimate = self._maker.estimate.after(done, self._pace.pid)
         if failures(info) and self._log_directory is not None:
             _LOG.warning("the batch of %d failed: its blocks, and all after it, stay in the log", time_ms)
+            self._failed.add(time_ms)
             return
         self._finished.add(time_ms)
         ends = itertools.takewhile(lambda known: known in self._finished, sorted(list(self._made)))  # noqa: C414 - other threads add to it
@@ -237,6 +265,7 @@ class _Run(StreamingListener):
         for time_ms in [known for known in list(self._made) if known < before_ms]:
             del self._made[time_ms]
             self._finished.discard(time_ms)
+            self._maker.joined.pop(time_ms, None)
         self._store.forget(before_ms)
         now = SYSTEM_CLOCK.monotonic()
         if self._log_directory is None or now < self._clean_at:
@@ -262,13 +291,7 @@ class _Run(StreamingListener):
 
 
 def _wait_for_former() -> None:
-    """Wait for the end of a former StreamingContext's receivers: they hold cores, and their logs.
-
-    Raises
-    ------
-    RocketMQError
-        They do not end.
-    """
+    """Wait for the end of a former StreamingContext's receivers: they hold cores, and their logs."""
     for stream_id, former in list(_RUNS.items()):
         if former.stopped and not former.wait_closed(2 * _CLOSE_S):
             raise RocketMQError("the receivers of a former StreamingContext do not end", stream=stream_id)

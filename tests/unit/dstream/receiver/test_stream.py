@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 import pytest
@@ -41,8 +42,8 @@ class Store:
 
     forgotten_before = 0
 
-    def batch(self, time_ms: int) -> SimpleNamespace:
-        return SimpleNamespace(messages=1, blocks=1, time_ms=time_ms)
+    def batch(self, time_ms: int, joined: Iterable[int]) -> SimpleNamespace:
+        return SimpleNamespace(messages=1, blocks=1, times=[*joined, time_ms])
 
     def forget(self, before_ms: int) -> None:
         self.forgotten_before = before_ms
@@ -54,12 +55,15 @@ class World:
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, *, slide_ms: int = 1000, recovered_ms: int = 0
     ) -> None:
+        self.remember_ms, self.unfinished, self.has_error = REMEMBER_MS, list[int](), False
         for name, fake in {
-            "ReceivedRDD": lambda stored, _: SimpleNamespace(received=stored.messages),
+            "ReceivedRDD": lambda stored, _: SimpleNamespace(received=stored.messages, times=stored.times),
             "reading_of": lambda _: None,
             "keep_live": lambda _: None,
             "report_input": lambda *_, **__: None,
-            "remember_ms": lambda *_: REMEMBER_MS,
+            "remember_ms": lambda *_: self.remember_ms,
+            "unfinished_times": lambda _: self.unfinished,
+            "has_reported_error": lambda *_: self.has_error,
             "failures": lambda _: [],
             "has_job": lambda _sc, _outputs, time_ms: time_ms % slide_ms == 0,
             "is_done": lambda _context, time_ms: time_ms < recovered_ms,
@@ -70,9 +74,10 @@ class World:
         run._sc = run._context = run._outputs = run._log_directory = None
         run._server = SimpleNamespace(failure=None)
         receiver = SimpleNamespace(parsed=lambda: None)
-        run._maker = SimpleNamespace(receiver=receiver, stream_id=0, estimate=RateEstimate())
+        run._maker = SimpleNamespace(receiver=receiver, stream_id=0, estimate=RateEstimate(), joined={})
         run._pace = pace_of(lambda _: None, 1000)
         run._store, run._made, run._finished, run.receivers = self.store, {}, set(), 1
+        run._failed = set()
 
     def finish(self, time_ms: int) -> int:
         """End a batch; return before which time no block is kept."""
@@ -110,6 +115,31 @@ def test_a_recovered_stream_drops_the_older_blocks_of_its_windows(monkeypatch: p
     world.finish(3000)
     world.finish(4000)
     assert world.finish(5000) == 5000 - REMEMBER_MS
+
+
+def test_blocks_of_a_batch_that_was_never_run_are_part_of_the_next_one(monkeypatch: pytest.MonkeyPatch):
+    """Spark goes on with the next batch when it could not generate the jobs of one."""
+    world = World(monkeypatch)
+    world.remember_ms, world.unfinished = 1000, [1000, 2000]
+    run, joined = world.run, world.run._maker.joined
+    run.batch(1000)
+    assert run.batch(2000).times == [2000], "the batch before runs"
+    world.unfinished = []
+    assert run.batch(3000).times == [3000], "Spark has told of no error: there was no job"
+    world.has_error = True
+    assert run.batch(4000).times == [3000, 4000]
+    assert run.batch(5000).times == [3000, 4000, 5000]
+    world.finish(5000)
+    assert run.batch(6000).times == [6000]
+    assert joined == {5000: (3000, 4000)}, "a checkpoint needs it, to run the batch again"
+    run._failed.add(6000)
+    assert run.batch(7000).times == [7000], "one that failed was run"
+    world.remember_ms = 3000
+    assert run.batch(8000).times == [8000], "a window has the blocks"
+    world.remember_ms = 1000
+    for time_ms in (1000, 2000, 6000, 7000, 8000):
+        world.finish(time_ms)
+    assert joined == {}
 
 
 class Former:
