@@ -46,6 +46,7 @@ __all__ = [
     "make_planned_stream",
     "outputs_of",
     "pending_times",
+    "recovered_from_ms",
     "remember_ms",
     "report_input",
     "revive",
@@ -227,6 +228,11 @@ def pending_times(context: Any) -> frozenset[int]:
     return frozenset(int(time.milliseconds()) for time in context.initialCheckpoint().pendingTimes())
 
 
+def recovered_from_ms(context: Any) -> int:
+    """Return the time of a StreamingContext's checkpoint: batches from then on run again."""
+    return int(context.initialCheckpoint().checkpointTime().milliseconds())
+
+
 def unfinished_times(context: Any) -> list[int]:
     """Return the times (ms) of the batches whose jobs wait or run. One that failed may stay among them."""
     text = str(context.scheduler().getPendingTimes().mkString(","))  # one call: there may be thousands
@@ -254,8 +260,7 @@ def is_done(context: Any, time_ms: int) -> bool:
     """Whether a batch was done before the context was recovered. Its windows may need it again."""
     if not context.isCheckpointPresent():
         return False
-    since_ms = int(context.initialCheckpoint().checkpointTime().milliseconds())
-    return time_ms < since_ms and time_ms not in pending_times(context)
+    return time_ms < recovered_from_ms(context) and time_ms not in pending_times(context)
 
 
 def remember_ms(context: Any, stream_id: int) -> int:

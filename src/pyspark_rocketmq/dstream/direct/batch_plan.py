@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
@@ -236,15 +237,17 @@ class DirectPlan:
                 self.floor = self._floor_with({found.queue: found.from_offset for found in ranges})
                 self.positions |= {found.queue: found.until_offset for found in ranges}
 
-    def recover(self, pending: Collection[int]) -> None:
+    def recover(self, pending: Collection[int], since_ms: float = math.inf) -> None:
         """Record the batches that Spark runs again after a recovery: all others are finished.
+
+        Spark runs again those that are pending, and all from the time of the checkpoint on.
 
         Spark writes a checkpoint when a batch is done, possibly before its listeners are notified. Without
         this, such a batch would never count as finished, and no later batch would be committed.
         """
         with self._lock:
             for time, batch in self._batches.items():
-                batch.finished = batch.finished or time not in pending
+                batch.finished = batch.finished or (time not in pending and time < since_ms)
 
     def find_unrun(self, time_ms: int, unfinished: Collection[int]) -> int | None:
         """Return the newest batch, if it is before a time and Spark neither runs it nor has told of its end.

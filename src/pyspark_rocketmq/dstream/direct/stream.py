@@ -30,6 +30,7 @@ from pyspark_rocketmq.dstream.jvm import (
     make_planned_stream,
     outputs_of,
     pending_times,
+    recovered_from_ms,
     remember_ms,
     report_input,
     revive,
@@ -130,7 +131,7 @@ class _Run(StreamingListener):
         self._context = streaming_context(sc)
         self._outputs = outputs_of(sc, self._context, maker.stream_id)
         if self._context.isCheckpointPresent():
-            maker.plan.recover(pending_times(self._context))
+            maker.plan.recover(pending_times(self._context), recovered_from_ms(self._context))
         directory = self._context.checkpointDir()
         self._log = None if directory is None else BatchLog(sc, directory, maker.stream_id)
         listen(sc, self._context, self)

@@ -251,6 +251,22 @@ def test_a_checkpoint_from_before_the_listener_s_event_does_not_hold_up_the_ends
     assert world.finish() == {A0: 4}
 
 
+def test_a_batch_that_runs_again_since_the_checkpoint_is_not_finished_before_that():
+    """Its jobs could not be generated, so that it is not pending. After the recovery, an output fails."""
+    world = World(A0)
+    for _ in range(2):
+        world.mq.send(A0)
+        world.batch()
+    world.recover()
+    world.plan.recover((), since_ms=2000)
+    assert world.batch(2000) == {A0: (1, 2)}
+    world.mq.send(A0)
+    world.batch()
+    world.plan.record_failed(2000)
+    assert world.finish(3000) is None, "what failed is passed over"
+    assert world.finish(2000) == {A0: 3}
+
+
 def test_speed_holds_for_each_queue():
     world = World(A0, A1, **{"pull.max.speed.per.partition": 3})
     world.mq.send(*[A0] * 8, A1)
