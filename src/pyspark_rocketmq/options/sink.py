@@ -12,13 +12,14 @@ from pyspark_rocketmq.model import SendStatus
 from pyspark_rocketmq.model.names import commit_topic_of, staging_topic_of
 from pyspark_rocketmq.options.choices import Compressor, Guarantee, Visibility
 from pyspark_rocketmq.options.client import KAFKA_CLIENT, ClientOptions
-from pyspark_rocketmq.options.declare import Kind, Options, group, option
+from pyspark_rocketmq.options.declare import Options, group, option
 from pyspark_rocketmq.options.text.kinds import (
     BOOLEAN,
     DURATION_MS,
     FILE,
     GROUP,
     SIZE,
+    STATUSES,
     TEXT,
     TOPIC,
     choice,
@@ -43,23 +44,6 @@ class TransactionOptions:
     group: str
 
 
-def _statuses(text: str) -> frozenset[SendStatus]:
-    found = set()
-    for name in text.split(","):
-        try:
-            found.add(SendStatus(name.strip().upper()))
-        except ValueError:
-            raise ValueError(f"{name.strip()!r} is no send status") from None
-    if SendStatus.SEND_OK not in found:
-        raise ValueError("SEND_OK is missing: it is always accepted")
-    return frozenset(found)
-
-
-_STATUSES: Final = Kind(
-    f"send statuses between commas, out of {', '.join(status.value for status in SendStatus)}",
-    "SEND_OK,FLUSH_SLAVE_TIMEOUT",
-    _statuses,
-)
 _SEND_OK: Final = frozenset({SendStatus.SEND_OK})
 
 
@@ -172,7 +156,7 @@ class SinkOptions(Options):
     )
     accept_statuses: frozenset[SendStatus] = option(
         "acceptStatuses",
-        _STATUSES,
+        STATUSES,
         default=_SEND_OK,
         default_text="SEND_OK",
         doc="Send statuses that count as success. A status other than SEND_OK: stored, but a crash may lose "
@@ -303,6 +287,15 @@ class SinkOptions(Options):
         only=("write",),
         example="orders-2030-01-31",
         doc="Id from which the write ids of a batch write are derived. Set the same id to run the job again.",
+    )
+    job_batch: int | None = option(
+        "jobBatch",
+        whole_number(0, example=42),
+        default=None,
+        default_text="none: the job is one write",
+        only=("write",),
+        doc="Number of the batch that is written, in a job of many writes, such as one by foreachBatch. Each "
+        "is higher than the one before. What is noted of a job does not grow with its batches.",
     )
 
     # --- what cannot be sent -----------------------------------------------------------------

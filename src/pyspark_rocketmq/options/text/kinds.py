@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import SendStatus
 from pyspark_rocketmq.model.names import GROUP_TOPIC_PREFIXES, MAX_GROUP_LENGTH
 from pyspark_rocketmq.options.declare import Kind
 
@@ -20,6 +21,7 @@ __all__ = [
     "NAMESPACE",
     "PATTERN",
     "SIZE",
+    "STATUSES",
     "TEXT",
     "TOPIC",
     "TOPICS",
@@ -184,11 +186,28 @@ def _size(text: str) -> int:
     return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
 
 
+def _statuses(text: str) -> frozenset[SendStatus]:
+    found = set()
+    for name in text.split(","):
+        try:
+            found.add(SendStatus(name.strip().upper()))
+        except ValueError:
+            raise ValueError(f"{name.strip()!r} is no send status") from None
+    if SendStatus.SEND_OK not in found:
+        raise ValueError("SEND_OK is missing: it is always accepted")
+    return frozenset(found)
+
+
 TEXT: Final = Kind("a text", "orders", _text)
 FILE: Final = Kind("a path", "/etc/rocketmq/ca.pem", _text)
 BOOLEAN: Final = Kind("true or false", "true", _boolean)
 DURATION_MS: Final = Kind("a duration (a bare number is milliseconds)", "15m", parse_duration_ms)
 SIZE: Final = Kind("a size in bytes, with or without k, m, g", "64m", _size)
+STATUSES: Final = Kind(
+    f"send statuses between commas, out of {', '.join(status.value for status in SendStatus)}",
+    "SEND_OK,FLUSH_SLAVE_TIMEOUT",
+    _statuses,
+)
 GROUP: Final = Kind("a group name", "orders-report", _group)
 NAMESPACE: Final = Kind("a namespace", "MQ_INST_1", _group)
 TOPIC: Final = Kind("a topic name", "orders", _topic)

@@ -41,7 +41,7 @@ _DIGITS: Final = 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionName:
-    """A batch of a query, or a batch write (with number 0)."""
+    """A batch of a query or job, or a batch write (with number 0)."""
 
     owner: str
     number: int = 0
@@ -145,6 +145,10 @@ class TransactionLog:
     def newest_done(self, owner: str) -> int | None:
         """Return the number of the newest batch whose commit is finished."""
         return max(self._numbers(owner, _DONE), default=None)
+
+    def has_batches(self, owner: str) -> bool:
+        """Whether a batch of an owner was decided."""
+        return self.newest_done(owner) is not None or bool(self.undone(owner))
 
     def undone(self, owner: str) -> tuple[int, ...]:
         """Return the numbers of the batches whose commit has begun and is not known to be finished."""

@@ -17,7 +17,8 @@ from pyspark_rocketmq.spark.boundary import called_for_batches
 
 __all__ = ["message_writer"]
 
-_NEEDS_JOB: Final = ("deliveryGuarantee", "jobId")
+_NEEDS_JOB: Final = frozenset({"deliveryguarantee", "jobid"})
+_JOB: Final = frozenset({"jobid", "jobbatch"})
 _PLACES: Final = frozenset({"shardingkey", "messagegroup", "queueid"})
 """Columns that select a row's queue."""
 
@@ -25,8 +26,8 @@ _PLACES: Final = frozenset({"shardingkey", "messagegroup", "queueid"})
 def message_writer(job: str, options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     """Return a function for ``foreachBatch`` that sends a batch's rows as messages.
 
-    Delivery promise: that of a batch write whose ``jobId`` is derived from the job and the batch's number: at
-    least once, and each row once if ``deliveryGuarantee`` is transactional. In update mode, a row is sent
+    Delivery promise: that of a batch write with the job as ``jobId`` and the batch's number as ``jobBatch``:
+    at least once, and each row once if ``deliveryGuarantee`` is transactional. In update mode, a row is sent
     whenever it has changed; readers use the last message of a key.
 
     Order: rows with ``keys`` that select no queue get their keys as sharding key. All messages of a key are
@@ -43,8 +44,8 @@ def message_writer(job: str, options: Mapping[str, str]) -> Callable[[DataFrame,
     given = {name.lower() for name in options}
 
     def send(batch: DataFrame, number: int) -> None:
-        once = {"jobId": f"{job}-{number}"} if given & {name.lower() for name in _NEEDS_JOB} else {}
-        others = {name: value for name, value in options.items() if name.lower() != "jobid"}
+        once = {"jobId": job, "jobBatch": str(number)} if given & _NEEDS_JOB else {}
+        others = {name: value for name, value in options.items() if name.lower() not in _JOB}
         rows = _by_key(batch, given)
         rows.write.format("rocketmq").mode("append").options(**others, **once).save()
 

@@ -27,6 +27,8 @@ from pyspark_rocketmq.spark.write.committed.range_commits import RangeCommits
 from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
 from pyspark_rocketmq.spark.write.committed.staging_topic import (
     batch_name,
+    batch_of_job,
+    former_name,
     options_of_tasks,
     require_same_queues,
 )
@@ -64,8 +66,8 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
     ``deliveryGuarantee=effectively-once``, a reader can detect such duplicates by their write id. A failed
     write may have stored any part of its rows: brokers have no transactions over several messages. With
     ``deliveryGuarantee=transactional``, no row is visible before all rows are stored, and no row of a write
-    that failed before that. A write with the same ``jobId`` completes an interrupted commit, and writes
-    nothing if the commit was complete.
+    that failed before that. A write with the same ``jobId``, and ``jobBatch``, completes an interrupted
+    commit, and writes nothing if the commit was complete.
 
     A read that starts after the write returned includes its rows: tasks wait until the brokers have added
     them to their queues, at most ten seconds. They do not wait for delayed rows and transactions, nor if the
@@ -90,6 +92,8 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise OptionError("a topic cannot be overwritten: write with mode('append')")
+        if options.job_batch is not None and options.job_id is None:
+            raise OptionError("a batch is one of a job: set jobId", option="jobBatch")
         self._options = options
         self._layout = sink_layout(schema, options)
         self._write_id = uuid.uuid4().hex  # created at the driver: every task of the write gets the same id
@@ -107,12 +111,12 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Send a partition's rows, in a task's process."""
-        job = self._options.job_id or self._write_id
+        job, batch = self._options.job_id or self._write_id, self._options.job_batch
         scope = WriteScope(
-            job=job,
+            job=job if batch is None else f"{job}-{batch}",
             partition=_partition(),
             write=self._write_id,
-            transaction=batch_name(self._options, job),
+            transaction=batch_of_job(self._options, job),
         )
         return _write(iterator, self._options, self._layout, scope, readable=not self._layout.delayed)
 
@@ -251,10 +255,13 @@ def _conclude(
     transaction = _transaction(messages, options, connect)
     if transaction is not None:
         transactions, name, halves, group = transaction
+        name = transactions.known_as(name, former_name(options))
         transactions.commit(name, halves, group=group, ordered=is_ordered(options, layout))
-    for name in _committed_by_ranges(messages, options):
+    for given in _committed_by_ranges(messages, options):
         client = connect(options.client)
         commits = RangeCommits(client, options_of_tasks(options))
+        wrote = any(report.ranges for report in reports)
+        name = commits.known_as(given, former_name(options)) if wrote else given
         commits.commit(name, [report.ranges for report in reports])
         if options.is_staged and any(report.rows for report in reports):
             StagedAppends(client, options, commits, ordered=is_ordered(options, layout)).append(name)

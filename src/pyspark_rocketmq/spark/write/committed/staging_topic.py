@@ -14,7 +14,14 @@ from pyspark_rocketmq.options.choices import Visibility
 from pyspark_rocketmq.spark.write.sink_topics import SinkTopics
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 
-__all__ = ["batch_name", "check_target", "options_of_tasks", "require_same_queues"]
+__all__ = [
+    "batch_name",
+    "batch_of_job",
+    "check_target",
+    "former_name",
+    "options_of_tasks",
+    "require_same_queues",
+]
 
 
 def options_of_tasks(options: SinkOptions) -> SinkOptions:
@@ -32,6 +39,18 @@ def options_of_tasks(options: SinkOptions) -> SinkOptions:
 def batch_name(options: SinkOptions, owner: str, number: int = 0) -> TransactionName:
     """Return the name of a batch of a query or job: topics may share a staging topic."""
     return TransactionName(f"{options.topic}/{owner}" if options.is_staged else owner, number)
+
+
+def batch_of_job(options: SinkOptions, job: str) -> TransactionName:
+    """Return the name of a batch write: that of a job, or of its batch ``jobBatch``."""
+    return batch_name(options, job, options.job_batch or 0)
+
+
+def former_name(options: SinkOptions) -> TransactionName | None:
+    """Return the name by which earlier releases knew a batch of a job: each was a job."""
+    if options.job_batch is None:
+        return None
+    return batch_name(options, f"{options.job_id}-{options.job_batch}")
 
 
 def require_same_queues(client: Client, options: SinkOptions) -> None:
