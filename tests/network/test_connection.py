@@ -512,6 +512,27 @@ def test_dead_connections_to_old_addresses_are_closed() -> None:
         assert pool.get(stays.addr) is other
 
 
+@pytest.mark.parametrize("suspended", [False, True])
+def test_dead_connections_for_pulls_at_old_addresses_are_closed(suspended) -> None:
+    """A proxy that started elsewhere, as a pod does, is not asked for by its old address again."""
+    with (
+        ScriptedPeer(echo) as moved,
+        ScriptedPeer(echo) as stays,
+        ScriptedPeer(echo) as new,
+        ConnectionPool(OPTIONS) as pool,
+    ):
+        pool.pull_lanes(moved.addr, suspended=suspended).call(request())
+        pool.pull_lanes(stays.addr).call(request())
+        old, other = (lanes._lanes[0].connection for lanes in pool._lanes.values())
+        moved.hang_up()
+        eventually(lambda: (old.poll(), not old.alive)[1])
+        pool.pull_lanes(new.addr).call(request())
+        assert old._socket._stream._sock.fileno() == -1
+        assert other.alive
+        assert bytes(pool.pull_lanes(stays.addr).call(request(9)).body) == b"9"
+        assert (stays.connections, new.connections) == (1, 1)
+
+
 def test_a_connection_that_broke_keeps_no_buffer(connect) -> None:
     def half(peer: Peer, frame: Frame) -> None:
         peer.send(answer(frame, body=b"x" * 3_000_000)[:2_000_000])

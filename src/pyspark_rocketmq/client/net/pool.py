@@ -98,17 +98,24 @@ class ConnectionPool:
             if (addr, suspended) not in self._lanes:
                 self._lanes[addr, suspended] = PullLanes(
                     addr,
-                    lambda: Connection(addr, self.options, self._clock, self._host),
+                    lambda: self._open_lane(addr),
                     clock=self._clock,
                     timeout_ms=self.options.request_timeout_ms,
                     most=SUSPENDED_LANES if suspended else LANES,
                 )
             return self._lanes[addr, suspended]
 
+    def _open_lane(self, addr: str) -> Connection:
+        self._bury()
+        return Connection(addr, self.options, self._clock, self._host)
+
     def _bury(self) -> None:
-        """Close the connections that died: brokers move, and their old addresses are not used again."""
+        """Close the connections that died: servers move, and their old addresses are not used again."""
         with self._lock:
             connections = list(self._connections.items())
+            lanes = list(self._lanes.values())
+        for each in lanes:
+            each.bury()
         for addr, connection in connections:
             connection.poll()
             if connection.alive:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -222,20 +222,31 @@ class PullLanes:
     def _take_lane(self) -> _Lane | None:
         """Return a lane for this caller alone, its connection free or yet to be opened; None if none is."""
         with self._lock:
-            for lane in list(self._lanes):
-                if lane.taken or lane.connection is None:
-                    continue
-                lane.connection.poll()
-                if not lane.connection.alive:
-                    lane.connection.close()
-                    self._lanes.remove(lane)
-                elif not lane.connection.in_flight:
+            for lane, connection in self._live_lanes():
+                if not connection.in_flight:
                     lane.taken = True
                     return lane
             if len(self._lanes) == self._most:
                 return None
             self._lanes.append(_Lane())
             return self._lanes[-1]
+
+    def _live_lanes(self) -> Iterator[tuple[_Lane, Connection]]:
+        """Yield the lanes that no thread has taken; close those whose connection died. Requires the lock."""
+        for lane in list(self._lanes):
+            if lane.taken or lane.connection is None:
+                continue
+            lane.connection.poll()
+            if lane.connection.alive:
+                yield lane, lane.connection
+            else:
+                lane.connection.close()
+                self._lanes.remove(lane)
+
+    def bury(self) -> None:
+        """Close the connections that died."""
+        with self._lock:
+            list(self._live_lanes())
 
     def _close_silent(self, since_s: float) -> None:
         """Close the connections that have had no answer, and no new request, since a moment of the clock."""
