@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyarrow import fs
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["file_system", "local_folder", "write_durably"]
 
@@ -43,6 +41,8 @@ def write_durably(
 ) -> None:
     """Write a file atomically, so that it survives a crash of the machine once this returns.
 
+    A write that fails leaves no file.
+
     On a local disk, the file is synced (fsync). On other file systems, a closed file is as durable as they
     promise: object stores keep it; HDFS has it in the memory of all its replicas.
 
@@ -62,12 +62,17 @@ def write_durably(
     changed = _list_changed_folders(Path(folder)) if isinstance(filesystem, fs.LocalFileSystem) else []
     filesystem.create_dir(folder, recursive=True)
     hidden = f"{folder}/.{uuid.uuid4().hex}"
-    with filesystem.open_output_stream(hidden) as stream:
-        if write is not None:
-            write(stream)
-    if changed:
-        _sync(Path(hidden))
-    filesystem.move(hidden, path)
+    try:
+        with filesystem.open_output_stream(hidden) as stream:
+            if write is not None:
+                write(stream)
+        if changed:
+            _sync(Path(hidden))
+        filesystem.move(hidden, path)
+    except BaseException:
+        with contextlib.suppress(OSError, pa.ArrowException):  # it may not exist
+            filesystem.delete_file(hidden)
+        raise
     for each in changed:
         _sync(each)
 
