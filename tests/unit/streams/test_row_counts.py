@@ -85,6 +85,17 @@ def test_reports_that_no_listener_has_received_yet_count(monkeypatch):
     assert counts.late_rows(query) == 0
 
 
+def test_the_counts_of_runs_that_ended_long_ago_are_forgotten(monkeypatch):
+    monkeypatch.setattr(counts, "_runs", {})
+    monkeypatch.setattr(counts, "_KEPT", 3, raising=False)
+    RunCounts("goes on", lambda _: 0).register()
+    for number in range(10):
+        found = RunCounts(f"run {number}", lambda _: 0)
+        found.register()
+        found.record_end()
+    assert list(counts._runs) == ["goes on", "run 6", "run 7", "run 8", "run 9"]
+
+
 def test_a_batch_counts_once_and_a_long_run_needs_no_more_memory(monkeypatch):
     monkeypatch.setattr(counts, "_REMEMBERED", 20)
     found = RunCounts("run", lambda _: 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -16,8 +17,19 @@ from pyspark_rocketmq.streams.run.dead_letters import DeadLetters
 from pyspark_rocketmq.streams.run.job_registry import job_lock, jobs
 
 
+def need_no_spark(monkeypatch):
+    """Let a job start without a session."""
+    nothing = contextlib.nullcontext
+    monkeypatch.setattr(runner, "get_plan_session", lambda *_: SimpleNamespace())
+    monkeypatch.setattr(runner, "Compiler", lambda *_, **__: None)
+    monkeypatch.setattr(runner, "_query_settings", lambda _: {})
+    for name in ("_follow", "temporary_settings", "_limit_memory", "_count"):
+        monkeypatch.setattr(runner, name, lambda *_: nothing())
+
+
 def test_a_query_does_not_run_on_without_its_job(monkeypatch, tmp_path):
     monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path))
+    need_no_spark(monkeypatch)
     plan, checkpoint = plan_of(stream()), str(tmp_path / "checkpoints" / "tests.analysis")
     held: list[bool] = []
 
@@ -29,18 +41,38 @@ def test_a_query_does_not_run_on_without_its_job(monkeypatch, tmp_path):
     def fail(*_: object) -> None:
         raise OptionError("the topic of dead letters is missing")
 
-    nothing = contextlib.nullcontext
-    monkeypatch.setattr(runner, "get_plan_session", lambda *_: SimpleNamespace())
-    monkeypatch.setattr(runner, "Compiler", lambda *_, **__: None)
-    monkeypatch.setattr(runner, "_query_settings", lambda _: {})
-    for name in ("_follow", "temporary_settings", "_limit_memory", "_count"):
-        monkeypatch.setattr(runner, name, lambda *_: nothing())
     monkeypatch.setattr(runner, "start_sinks", lambda *_: SimpleNamespace(stop=stop))
     monkeypatch.setattr(runner, "start_dead_letters", fail)
     with pytest.raises(OptionError, match="dead letters"):
         runner.start(None, plan)
     assert held == [True]
     assert jobs() == []
+
+
+def test_a_process_that_starts_jobs_for_weeks_keeps_the_last_runs_only(monkeypatch, tmp_path):
+    """Each query that is kept keeps its plans in the JVM."""
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path))
+    monkeypatch.setattr(runner, "_runs", {})
+    monkeypatch.setattr(runner, "_KEPT", 3, raising=False)
+    monkeypatch.setattr(runner, "atexit", SimpleNamespace(register=lambda _: None))
+    need_no_spark(monkeypatch)
+    monkeypatch.setattr(runner, "start_dead_letters", lambda *_: None)
+
+    def run(number: int, *, looks: int = 0) -> FakeQuery:
+        query = FakeQuery(looks)
+        query.runId = f"run {number}"
+        monkeypatch.setattr(runner, "start_sinks", lambda *_: query)
+        runner.start(None, replace(plan_of(stream()), checkpoint=str(tmp_path / str(number))))
+        return query
+
+    going = threading.Event()
+    monkeypatch.setattr(runner, "ends_within", lambda *_: going.wait(30))
+    first = run(0, looks=2)
+    for number in range(1, 10):
+        runner.finish(run(number))
+    assert list(runner._runs) == ["run 0", "run 6", "run 7", "run 8", "run 9"]
+    going.set()
+    runner.finish(first)
 
 
 def test_the_record_of_a_job_has_what_its_state_depends_on():

@@ -37,6 +37,9 @@ _MOST_ENDS: Final = 4_096
 _REMEMBERED: Final = 10_000
 """Number of batches remembered as counted: far more than Spark reports again (the last 100)."""
 
+_KEPT: Final = 32
+"""Number of ended runs whose counts can still be asked for."""
+
 _EACH_ROW: Final = frozenset({"symmetricHashJoin", "dedupe", "dedupeWithinWatermark"})
 """The operators for which Spark's count of late rows is exact."""
 
@@ -65,12 +68,20 @@ class RunCounts(StreamingQueryListener):
         self._lock = threading.Lock()
         self._skipped: Counter[str] = Counter()
         self._late = 0
+        self._ended = False
         self._watermarks: dict[int, int] = {}
         self._waiting: dict[int, Counter[int]] = {}
 
     def register(self) -> None:
         """Register the counts for `late_rows` and `skipped_rows`."""
+        ended = [run_id for run_id, counts in list(_runs.items()) if counts._ended]  # noqa: SLF001 - its own
+        for run_id in ended[:-_KEPT]:
+            _runs.pop(run_id, None)
         _runs[self._run_id] = self
+
+    def record_end(self) -> None:
+        """Record that the run has ended: its counts are kept until others have ended after it."""
+        self._ended = True
 
     def add(self, progress: StreamingQueryProgress) -> None:
         """Count a batch, once."""
@@ -141,7 +152,7 @@ def skipped_rows(query: StreamingQuery) -> dict[str, int]:
     Raises
     ------
     OptionError
-        The query was not started by a pipeline in this process.
+        The query was not started by a pipeline in this process, or ended before the last 32.
     """
     return _counts(query).skipped()
 
@@ -156,7 +167,7 @@ def late_rows(query: StreamingQuery) -> int:
     Raises
     ------
     OptionError
-        The query was not started by a pipeline in this process.
+        The query was not started by a pipeline in this process, or ended before the last 32.
     """
     return _counts(query).late()
 
@@ -164,7 +175,10 @@ def late_rows(query: StreamingQuery) -> int:
 def _counts(query: StreamingQuery) -> RunCounts:
     counts = _runs.get(str(query.runId))
     if counts is None:
-        raise OptionError("the query was not started by a pipeline in this process", query=query.name)
+        raise OptionError(
+            "the query was not started by a pipeline in this process, or 32 others have ended since",
+            query=query.name,
+        )
     for progress in query.recentProgress:  # listeners may not have received the last reports yet
         counts.add(progress)
     return counts

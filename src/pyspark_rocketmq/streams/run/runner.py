@@ -63,6 +63,9 @@ _POLL_S: Final = 0.5
 
 _END_S: Final = 10.0
 
+_KEPT: Final = 32
+"""How many ended runs are kept for those who ask how they ended. Each keeps its query in the JVM."""
+
 
 @dataclass(slots=True)
 class _Run:
@@ -144,9 +147,17 @@ def start(
     )
     if not _runs:
         atexit.register(_finish_all)
-    _runs[str(query.runId)] = _Run(query, letters, watcher)
     watcher.start()
+    _keep(str(query.runId), _Run(query, letters, watcher))
     return query
+
+
+def _keep(run_id: str, run: _Run) -> None:
+    """Keep a run, with all that have not ended, and the last of the others."""
+    ended = [known for known, each in list(_runs.items()) if not each.watcher.is_alive()]
+    for known in ended[:-_KEPT]:
+        _runs.pop(known, None)
+    _runs[run_id] = run
 
 
 def _make_record(plan: p.Plan, checkpoint: str) -> JobRecord:
@@ -209,7 +220,7 @@ def finish(query: StreamingQuery) -> None:
 
 def _finish_all() -> None:
     """Let ended queries finish before the process exits."""
-    for run in _runs.values():
+    for run in list(_runs.values()):
         if not run.query.isActive:
             finish(run.query)
 
@@ -300,6 +311,7 @@ def _count(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> Itera
         yield
     finally:
         spark.streams.removeListener(counts)
+        counts.record_end()
 
 
 def final_frame(spark: SparkSession | None, plan: p.Plan) -> DataFrame:
