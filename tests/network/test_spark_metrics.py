@@ -127,3 +127,16 @@ def test_a_server_of_another_protocol_is_told():
 def test_what_is_no_address_is_refused(url):
     with pytest.raises(OptionError, match="an address such as"):
         SparkMetrics(url)
+
+
+def test_queries_that_ended_long_ago_are_forgotten(ui):
+    """A query without a name has another id whenever it starts without its checkpoint."""
+    clock = FakeClock()
+    metrics = SparkMetrics(ui.url, clock=clock)
+    for number in range(60):
+        ui.tell(gauges("stays", rate=5.0, latency=9), gauges(f"id-{number}", rate=1.0, latency=number))
+        metrics.look()
+        clock.now_s += 5
+    found = metrics.look()
+    assert [run.name for run in found if not run.ended] == ["id-59", "stays"]
+    assert {run.name for run in found if run.ended} == {f"id-{number}" for number in range(9, 59)}

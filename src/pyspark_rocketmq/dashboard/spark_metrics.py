@@ -28,6 +28,9 @@ _GAUGE: Final = re.compile(
 )
 _TIMEOUT_S: Final = 3.0
 _MOST_BYTES: Final = 16 << 20
+_ENDED: Final = 50
+"""How many queries that have ended are shown, the last ones: as with a query log."""
+
 _SILENT: Final = "Spark's UI does not answer with its metrics"
 
 
@@ -78,6 +81,9 @@ class SparkMetrics:
                     run.batches.append(_point(figures, now))
             for name in self._runs.keys() - found.keys():
                 self._runs[name].ended = True
+            ended = sorted((run for run in self._runs.values() if run.ended), key=lambda run: run.seen_ms)
+            for run in ended[:-_ENDED]:
+                del self._runs[run.run_id]
             self._figures = found
             return tuple(sorted(self._runs.values(), key=lambda run: (run.ended, run.run_id)))
 
