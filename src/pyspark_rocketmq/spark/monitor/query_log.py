@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,8 @@ __all__ = ["QueryLog", "last_cause"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BYTES: Final = 16 << 20
+_MOST_RUNS: Final = 1_000
+_RUN: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MAX_TRACE: Final = 64 << 10
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _CAUSED_BY: Final = "Caused by: "
@@ -49,8 +52,9 @@ class QueryLog(StreamingQueryListener):
 
     ``pyspark-rocketmq dashboard --query-log FOLDER`` follows it. Lines are JSON: ``event`` (started,
     progress, terminated), ``at`` in milliseconds, ``runId``, and Spark's report. A failure has its last cause
-    (``reason``) and its ``trace``. At 16 MiB, a file is renamed to ``.old``, replacing an older one. The log
-    never fails a query: a full disk is a warning in the log.
+    (``reason``) and its ``trace``. At 16 MiB, a file is renamed to ``.old``, replacing an older one. When a
+    run starts, the files of all but the 1,000 runs that were written last are deleted. The log never fails a
+    query: a full disk is a warning in the log.
 
     Parameters
     ----------
@@ -72,6 +76,10 @@ class QueryLog(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Write that a query began."""
         self._write("started", str(event.runId), queryId=str(event.id), name=event.name)
+        try:
+            self._delete_old()
+        except OSError as error:
+            _LOG.warning("old files of the query log %s are not deleted: %s", self._folder, error.strerror)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Write the report of a batch."""
@@ -87,6 +95,14 @@ class QueryLog(StreamingQueryListener):
         facts = {} if trace is None else {"reason": last_cause(trace), "trace": trace[:_MAX_TRACE]}
         failed = trace is not None
         self._write("terminated", str(event.runId), queryId=str(event.id), failed=failed, **facts)
+
+    def _delete_old(self) -> None:
+        """Delete the files of runs that were written long ago, whatever session wrote them."""
+        with self._lock:
+            files = [file for file in self._folder.glob("*.jsonl") if _RUN.fullmatch(file.stem)]
+            for _, file in sorted((file.stat().st_mtime, file) for file in files)[:-_MOST_RUNS]:
+                file.with_suffix(".jsonl.old").unlink(missing_ok=True)
+                file.unlink(missing_ok=True)
 
     def _write(self, event: str, run_id: str, **facts: Any) -> None:
         line = json.dumps({"event": event, "at": self._clock.now_ms(), "runId": run_id, **facts})

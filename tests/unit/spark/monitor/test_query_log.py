@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -103,3 +104,33 @@ def test_a_folder_that_went_away_is_a_warning(tmp_path, caplog):
     (tmp_path / "log").rmdir()
     log.onQueryProgress(events())
     assert "is not written" in caplog.text
+
+
+def run(number: int) -> str:
+    return f"5f0c3b1e-0000-4000-8000-{number:012d}"
+
+
+def test_the_files_of_runs_that_were_written_long_ago_are_deleted(tmp_path, monkeypatch):
+    """A query that runs every minute makes 43,000 files a month, and the dashboard looks at all of them."""
+    monkeypatch.setattr(query_log, "_MOST_RUNS", 3, raising=False)
+    log = QueryLog(tmp_path)
+    for name in ("notes.txt", "orders.jsonl", "run.jsonl"):
+        (tmp_path / name).write_text("of somebody", encoding="utf-8")
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / f"{run(0)}.jsonl.old").touch()
+    for number in range(6):
+        log.onQueryStarted(SimpleNamespace(runId=run(number), id="q", name="orders"))
+        os.utime(tmp_path / f"{run(number)}.jsonl", (number, number))
+    log.onQueryTerminated(SimpleNamespace(runId=run(3), id="q", exception=None))  # of another session, say
+    log.onQueryStarted(SimpleNamespace(runId=run(6), id="q", name="orders"))
+    kept = {file.name for file in tmp_path.iterdir()}
+    assert kept == {"notes.txt", "orders.jsonl", "run.jsonl", *(f"{run(at)}.jsonl" for at in (3, 5, 6))}
+
+
+def test_old_files_that_cannot_be_deleted_are_a_warning(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(query_log, "_MOST_RUNS", 1, raising=False)
+    for number in range(2):
+        (tmp_path / f"{run(number)}.jsonl" / "file").mkdir(parents=True)
+    QueryLog(tmp_path).onQueryStarted(SimpleNamespace(runId="run", id="q", name="orders"))
+    assert lines(tmp_path)[0]["event"] == "started"
+    assert "old files of the query log" in caplog.text
