@@ -84,6 +84,19 @@ def test_a_block_is_where_its_level_says_until_it_is_forgotten(sc, open_store, l
     eventually(lambda: kept(sc, number) == [], what="what no batch took to go")
 
 
+def test_nothing_is_kept_of_batches_that_are_forgotten(sc, open_store):
+    """Spark's tracker has an object for each block: five a second and receiver, for weeks."""
+    store = open_store(next(NUMBERS), "MEMORY_ONLY")
+    times = range(1_000, 13_000, 1_000)
+    for time_ms in times:
+        put(store, b"block")
+        assert store.batch(time_ms).blocks == 1
+        store.forget(time_ms - 2_000)
+    time_of = sc._jvm.org.apache.spark.streaming.Time
+    tracked = [at for at in times if not store._tracker.getBlocksOfBatch(time_of(at)).isEmpty()]
+    assert tracked == [10_000, 11_000, 12_000]
+
+
 def test_the_log_brings_batches_back_and_ends_before_a_torn_record(sc, open_store, tmp_path):
     number = next(NUMBERS)
     store = open_store(number, "MEMORY_ONLY", tmp_path)

@@ -154,10 +154,16 @@ class BlockStore:
         """Drop the blocks of batches before a time: they are no longer needed."""
         for time_ms in [known for known in list(self._held) if known < before_ms]:
             self._rdd(self._held.pop(time_ms)).removeBlocks()
+        if not self._logged and not self._closed:  # with a log, `clean_log` does
+            self._clean_tracker(before_ms)
 
     def clean_log(self, before_ms: int) -> None:
         """Delete the logs' entries from before a time."""
         self._handler.cleanupOldBlocks(before_ms)
+        self._clean_tracker(before_ms)
+
+    def _clean_tracker(self, before_ms: int) -> None:
+        """Let Spark's tracker forget which blocks the batches before a time have. The time has passed."""
         self._tracker.cleanupOldBatches(self._jvm.org.apache.spark.streaming.Time(before_ms), False)
 
     def close(self) -> None:
