@@ -23,7 +23,7 @@ from pyspark_rocketmq.client.net.host import Host
 from pyspark_rocketmq.client.queue_requests import QueueRequests
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
 from pyspark_rocketmq.client.routes.routing import RouteCache
-from pyspark_rocketmq.errors import BrokerError, RocketMQError
+from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.remoting.body import encode_heartbeat
@@ -71,6 +71,8 @@ class GroupCommitter:
     ) -> list[RocketMQError]:
         """Commit at every broker once, so that none waits for one that is down, then retry failed brokers.
 
+        Topics that are gone do not prevent commits in the others.
+
         Returns
         -------
         list of RocketMQError
@@ -78,9 +80,11 @@ class GroupCommitter:
 
         Raises
         ------
-        TopicNotFoundError, NameServerError
+        NameServerError
         """
         client = self._client
+        gone, why = self._find_gone({queue.topic for queue in offsets}, deadline)
+        offsets = {queue: at for queue, at in offsets.items() if queue.topic not in gone}
         self.announce(group, offsets, deadline=deadline)
         calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
         owners = client.owners(offsets)
@@ -100,7 +104,21 @@ class GroupCommitter:
             calls = {queue: call for queue, call in (ahead | rest).items() if queue in failed} | waiting
             if not calls or not all(error.retriable for error in errors):
                 break
-        return errors
+        return errors if why is None else [*errors, why]
+
+    def _find_gone(
+        self, topics: Iterable[str], deadline: Deadline
+    ) -> tuple[frozenset[str], RocketMQError | None]:
+        """Return the topics without a route, which prevent no commit in the others, and their error."""
+        routes = self._client.routes
+        found = routes.find_many(topics, deadline=deadline)
+        gone = frozenset(topic for topic, route in found.items() if route is None)
+        try:
+            routes.get_served(gone, deadline=deadline)
+        except (TopicNotFoundError, BrokerNotFoundError) as error:
+            error.facts["topic"] = ";".join(sorted(gone))
+            return gone, error
+        return frozenset(), None
 
     def announce(self, group: str, queues: Iterable[MessageQueue], *, deadline: Deadline) -> None:
         """Register the group at the brokers of these queues, if it may be unknown there.

@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
-from pyspark_rocketmq.errors import RocketMQError
+from pyspark_rocketmq.errors import RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 
@@ -110,6 +110,10 @@ class GroupCommits:
             self._client.commit_offsets(self._group, offsets)
         except RocketMQError as error:
             _LOG.warning(_RETRIED, self._group, error)
+            gone = str(error.facts.get("topic")).split(";") if isinstance(error, TopicNotFoundError) else ()
+            rest = {queue: at for queue, at in offsets.items() if queue.topic not in gone}
+            if rest and len(rest) < len(offsets):  # a query keeps the positions of topics that are deleted
+                self._commit(rest)
             return
         with self._turn:
             self._committed |= offsets

@@ -11,8 +11,8 @@ from pyspark_rocketmq.client.aio.connection import AsyncConnection
 from pyspark_rocketmq.client.aio.routes import AsyncRoutes
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.queue_requests import gather_all
-from pyspark_rocketmq.errors import BrokerError, RocketMQError
+from pyspark_rocketmq.client.queue_requests import gather_all, gravest
+from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.options import ClientOptions
@@ -61,13 +61,22 @@ class AsyncGroupCommitter:
         ------
         RocketMQError
         """
-        routes = {topic: await self._client.served_route(topic) for topic in {q.topic for q in offsets}}
+        routes: dict[str, TopicRoute] = {}
+        gone: list[RocketMQError] = []
+        for topic in {queue.topic for queue in offsets}:
+            try:
+                routes[topic] = await self._client.served_route(topic)
+            except (TopicNotFoundError, BrokerNotFoundError) as error:  # the others do not wait for it
+                gone.append(error)
+        offsets = {queue: offset for queue, offset in offsets.items() if queue.topic in routes}
         await self._announce(group, offsets, routes, deadline)
         tables: dict[tuple[str, str], dict[MessageQueue, Call[None]]] = {}
         for queue, offset in offsets.items():
             owner = routes[queue.topic].owner(queue) or queue.broker_name
             tables.setdefault((owner, queue.topic), {})[queue] = broker.commit_offset(group, queue, offset)
         await gather_all(self._commit_table(calls, deadline) for calls in tables.values())
+        if gone:
+            raise gravest(gone)
 
     async def _commit_table(self, calls: Mapping[MessageQueue, Call[None]], deadline: Deadline) -> None:
         """Commit a topic's offsets at a broker; one goes ahead and makes the table."""

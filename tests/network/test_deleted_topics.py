@@ -1,0 +1,52 @@
+"""A query of a pattern whose topics come and go: those that are gone keep their positions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_rocketmq.client import AsyncClient, Client, MessageQueue
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import TopicNotFoundError
+from pyspark_rocketmq.offsets.group_commits import GroupCommits
+from pyspark_rocketmq.offsets.planning_client import PlanningClient
+from pyspark_rocketmq.testing import MockCluster
+
+ORDERS, GONE = MessageQueue("orders", "broker-a", 0), MessageQueue("orders-2030-01", "broker-a", 0)
+
+
+@pytest.fixture
+def mq() -> Iterator[MockCluster]:
+    with MockCluster({"orders": 1}) as cluster:
+        yield cluster
+
+
+def test_what_can_be_committed_is_whatever_other_topic_is_gone(mq: MockCluster) -> None:
+    with Client(mq.name_server) as client:
+        with pytest.raises(TopicNotFoundError, match="orders-2030-01"):
+            client.commit_offsets("g", {GONE: 7, ORDERS: 5})
+        assert client.committed_offsets("g", [ORDERS]) == {ORDERS: 5}
+
+
+def test_the_progress_of_a_query_is_committed_after_a_restart(mq: MockCluster) -> None:
+    options = Client(mq.name_server).options
+    with PlanningClient(options) as client:
+        commits = GroupCommits("g", client, interval_ms=0, clock=SYSTEM_CLOCK)
+        commits.record_finished({ORDERS: 5, GONE: 7})
+        commits.flush(30)
+        assert client.committed_offsets("g", [ORDERS]) == {ORDERS: 5}
+        commits.record_finished({ORDERS: 6, GONE: 7})
+        commits.flush(30)
+        assert client.committed_offsets("g", [ORDERS]) == {ORDERS: 6}
+
+
+def test_what_can_be_committed_is_in_an_event_loop_too(mq: MockCluster) -> None:
+    async def commit() -> None:
+        async with AsyncClient(mq.name_server) as client:
+            with pytest.raises(TopicNotFoundError, match="orders-2030-01"):
+                await client.commit_offsets("g", {GONE: 7, ORDERS: 5})
+            assert await client.committed_offsets("g", [ORDERS]) == {ORDERS: 5}
+
+    asyncio.run(commit())
