@@ -48,6 +48,16 @@ class Frames:
         """The time of the first row that waits."""
         return min(map(_time, self._pending), default=None)
 
+    @property
+    def needed_until(self) -> int | None:
+        """The time of the last row whose result needs what is kept, if no other row comes; None: any row's.
+
+        A frame of a range of times is over some time after its last row.
+        """
+        if self._over.preceding is None or self._over.rows:
+            return None
+        return self._frame[-1][0] + self._over.preceding if self._frame else 0
+
     def advance(self, watermark: int) -> Iterator[tuple[Values, Values]]:
         """Yield the rows before the watermark, and their aggregates."""
         ready = sorted((each for each in self._pending if each[0] < watermark), key=_time)
@@ -108,6 +118,11 @@ class History:
     def first(self) -> int | None:
         """The time of the first row that waits."""
         return min(map(_time, self._pending), default=None)
+
+    @property
+    def needed_until(self) -> int | None:
+        """0 if there is no version, not even that there is none; None: each later row needs the last one."""
+        return None if self._versions else 0
 
     def advance(self, watermark: int) -> Iterator[tuple[Values, Values | None]]:
         """Yield the rows before the watermark, and their versions; forget versions that are over."""

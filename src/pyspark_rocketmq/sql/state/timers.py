@@ -63,44 +63,56 @@ class _Waiting(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         """Keep the rows of a micro-batch."""
         del key
-        kept, waits = self._load()
+        kept, waits, ends = self._load()
         for row in rows:
             if row[TIME] is None:
                 raise ValueError(
                     "a row of an OVER or a join FOR SYSTEM_TIME AS OF has no time: filter it out"
                 )
             self.take(kept, row, row[TIME])
+        watermark_ms = timerValues.getCurrentWatermarkInMs()
         if isinstance(kept, History):  # a key without rows that wait has no timer
-            kept.forget(timerValues.getCurrentWatermarkInMs() * _MILLI)
-        self._save(kept, waits)
+            kept.forget(watermark_ms * _MILLI)
+        self._save(kept, waits, ends, watermark_ms)
         return iter(())
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
-        """Emit what is complete."""
+        """Emit what is complete, and forget what no later row needs."""
         del key, expiredTimerInfo
-        kept, _ = self._load()
-        yield from self.emit(kept, timerValues.getCurrentWatermarkInMs() * _MILLI + 1)
-        self._save(kept, None)
+        watermark_ms = timerValues.getCurrentWatermarkInMs()
+        kept, _, ends = self._load()
+        yield from self.emit(kept, watermark_ms * _MILLI + 1)
+        self._save(kept, None, ends, watermark_ms)
 
-    def _load(self) -> tuple[Frames | History, int | None]:
+    def _load(self) -> tuple[Frames | History, int | None, int | None]:
+        """Return the state, and the times of its timers: for its first row, and for its end."""
         kept, found = self.new(), self._state.get()
         if found is None:
-            return kept, None
-        packed, waits = pickle.loads(found[0])  # noqa: S301 - what we wrote ourselves
+            return kept, None, None
+        packed, waits, *ends = pickle.loads(found[0])  # noqa: S301 - what we wrote ourselves
         kept.unpack(packed)
-        return kept, waits
+        return kept, waits, ends[0] if ends else None  # releases before had no timer for the end
 
-    def _save(self, kept: Frames | History, waits: int | None) -> None:
-        """Save the state, and wait for its first row unless it waits already."""
-        first = kept.first
+    def _save(self, kept: Frames | History, waits: int | None, ends: int | None, watermark_ms: int) -> None:
+        """Save the state, and wait for its first row or, without one, for its end."""
+        first, until = kept.first, kept.needed_until
         if first is not None:
             due = -(-first // _MILLI)
             if waits is None or due < waits:
                 self._handle.registerTimer(due)
                 waits = due
-        self._state.update((pickle.dumps((kept.pack(), waits)),))
+        elif until is not None:
+            due = -(-until // _MILLI)
+            if due <= watermark_ms:  # rows that come from now on are later
+                if self._state.exists():
+                    self._state.clear()
+                return
+            if ends is None or ends <= watermark_ms:
+                self._handle.registerTimer(due)
+                ends = due
+        self._state.update((pickle.dumps((kept.pack(), waits, ends)),))
 
 
 class OverRows(_Waiting):

@@ -1,0 +1,136 @@
+"""What waits for the watermark, and when its state is forgotten, with a state store that is a dictionary."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Over
+from pyspark_rocketmq.sql.state.timers import OP, JoinVersions, OverRows
+
+SECOND = 1_000_000
+SUMS = StructType([StructField("at", LongType()), StructField("sum", LongType())])
+
+
+class Store:
+    """The state and the timers of all keys, and the batches of a query, as Spark runs them."""
+
+    def __init__(self, processor: Any) -> None:
+        self.states: dict[str, tuple[Any, ...]] = {}
+        self.timers: set[tuple[int, str]] = set()
+        self.watermark_ms = 0
+        self._key = ""
+        self._processor = processor
+        processor.init(self)
+
+    # what the processor asks of Spark
+
+    def getValueState(self, name: str, schema: StructType) -> Any:
+        del name, schema
+        return SimpleNamespace(
+            exists=lambda: self._key in self.states,
+            get=lambda: self.states.get(self._key),
+            update=lambda value: self.states.__setitem__(self._key, value),
+            clear=lambda: self.states.pop(self._key),
+        )
+
+    def registerTimer(self, expiryTimestampMs: int) -> None:  # noqa: N803
+        self.timers.add((expiryTimestampMs, self._key))
+
+    # what Spark does
+
+    def batch(self, rows: Sequence[tuple[str, Row]], watermark_ms: int) -> list[Row]:
+        late_us = self.watermark_ms * 1_000
+        self.watermark_ms = watermark_ms
+        given = SimpleNamespace(getCurrentWatermarkInMs=lambda: watermark_ms)
+        found: list[Row] = []
+        for key in dict.fromkeys(key for key, _ in rows):
+            self._key = key
+            its = [row for of, row in rows if of == key and (OP in row or row["__o0"] > late_us)]
+            if its:
+                found += self._processor.handleInputRows((key,), iter(its), given)
+        for due, key in sorted(timer for timer in self.timers if timer[0] <= watermark_ms):
+            self._key = key
+            info = SimpleNamespace(getExpiryTimeInMs=lambda due=due: due)
+            found += self._processor.handleExpiredTimer((key,), given, info)
+            self.timers.discard((due, key))
+        return found
+
+
+def sums(*, rows: bool, preceding: int | None) -> OverRows:
+    return OverRows(Over(1, (Aggregate(Fold.SUM),), rows, preceding), ["at"], SUMS)
+
+
+def row(at: float, value: int = 1) -> Row:
+    time = round(at * SECOND)
+    return Row("__o0", "__a0", "at")(time, value, time)
+
+
+def test_the_state_of_a_key_is_forgotten_when_its_range_of_times_is_over():
+    """Keys such as sessions come once, and there is always another one."""
+    store = Store(sums(rows=False, preceding=10 * SECOND))
+    kept = []
+    for number in range(1, 100):
+        at = number * 5
+        found = store.batch([(f"s{number}", row(at)), (f"s{number}", row(at + 0.5))], at * 1_000)
+        kept.append((len(store.states), len(store.timers)))
+        assert len(found) == 2 or number == 1
+    assert max(kept[5:]) == max(kept[50:]) <= (6, 6)
+    store.batch([], 10_000_000)
+    assert (store.states, store.timers) == ({}, set())
+
+
+@pytest.mark.parametrize(("rows", "preceding"), [(True, 2), (True, None), (False, None)])
+def test_other_frames_keep_their_state(rows, preceding):
+    store = Store(sums(rows=rows, preceding=preceding))
+    store.batch([("k", row(1, 5))], 0)
+    assert [found["sum"] for found in store.batch([], 2_000)] == [5]
+    store.batch([], 10_000_000)
+    store.batch([("k", row(20_000, 7))], 10_000_000)
+    assert [found["sum"] for found in store.batch([], 30_000_000)] == [12]
+    assert (len(store.states), store.timers) == (1, set())
+
+
+def test_a_busy_key_has_its_results_and_one_timer_for_its_end():
+    rng = random.Random(7)
+    store, times, found, watermark = Store(sums(rows=False, preceding=20 * SECOND)), [], [], 0
+    for number in range(300):
+        at = watermark / 1_000 + rng.choice((0.001, 1, 3, 30, 60))
+        times.append(round(at * SECOND))
+        found += store.batch([("k", row(at))], watermark)
+        watermark += rng.choice((0, 500, 2_000, 70_000)) if number % 10 else 90_000
+        of_rows = {-(-time // 1_000) for time in times}
+        assert sum(due not in of_rows for due, _ in store.timers) <= 1
+    found += store.batch([], watermark + 1_000_000)
+    expected = [(at, sum(at - 20 * SECOND <= other <= at for other in times)) for at in sorted(times)]
+    assert sorted((each["at"], each["sum"]) for each in found) == expected
+    assert (store.states, store.timers) == ({}, set())
+
+
+def test_the_state_of_an_earlier_release_is_read():
+    store = Store(sums(rows=False, preceding=10 * SECOND))
+    store.batch([("k", row(1, 5))], 0)
+    packed, waits, *_ = pickle.loads(store.states["k"][0])
+    store.states["k"] = (pickle.dumps((packed, waits)),)
+    assert [found["sum"] for found in store.batch([], 2_000)] == [5]
+    store.batch([], 10_000_000)
+    assert (store.states, store.timers) == ({}, set())
+
+
+def test_a_key_whose_rows_have_no_version_leaves_no_state():
+    output = StructType(
+        [StructField("at", LongType()), StructField("rate", StringType()), StructField("has", BooleanType())]
+    )
+    store = Store(JoinVersions(["at"], ["rate"], output, outer=True))
+    order = Row("__o0", OP, "at", "rate")
+    store.batch([("a", order(1 * SECOND, None, 1, None)), ("b", order(1 * SECOND, None, 2, None))], 0)
+    store.batch([("b", order(0, "+I", None, "1.5"))], 0)
+    assert sorted(map(tuple, store.batch([], 5_000))) == [(1, None, False), (2, "1.5", True)]
+    assert (set(store.states), store.timers) == ({"b"}, set())
