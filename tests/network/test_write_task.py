@@ -361,6 +361,15 @@ def test_a_single_message_keeps_its_flag_and_may_be_as_large_as_brokers_take(
     assert sorted((len(message.body), message.flag) for message in stored(mq)) == [(1, 8), (1_000, 7)]
 
 
+@pytest.mark.parametrize("compression", ["zlib", "lz4", "zstd"])
+def test_a_body_that_does_not_shrink_is_sent_alone_where_a_batch_would_be_too_large(
+    mq: MockCluster, write: Write, compression: str
+) -> None:
+    body = Random(1).randbytes(10_000 - 22 - UNIQUE_KEY_BYTES)
+    write(rows(body, b"y"), maxMessageBytes=10_000, batchBytes=10_000, compression=compression)
+    assert sorted(len(message.body) for message in stored(mq)) == [1, len(body)]
+
+
 def test_behind_a_send_that_fails_for_good_nothing_of_its_queue_is_sent(
     mq: MockCluster, write: Write
 ) -> None:

@@ -138,6 +138,8 @@ def encode_parcels(
         The encoded unique key of each row, from `unique_keys`.
     """
     offsets, data = _items(rows, unique, kinds, limits.compression)
+    # Compressed, a body may be larger than before.
+    kinds = np.where(np.diff(offsets) > limits.max_bytes, np.int8(ParcelKind.SINGLE), kinds)
     other_queue = (np.diff(queues) != 0) & (kinds[1:] != ParcelKind.SINGLE)
     edges = np.flatnonzero(other_queue | (np.diff(kinds) != 0)) + 1
     for start, end in _runs(edges, len(rows)):

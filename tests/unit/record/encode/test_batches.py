@@ -391,7 +391,7 @@ def test_a_single_message_s_id_is_its_unique_key() -> None:
     assert parcel.msg_id == f"{PREFIX}FFFF"
 
 
-def test_a_body_that_grows_when_it_is_compressed_fills_a_batch() -> None:
+def test_a_body_that_grows_when_it_is_compressed_beyond_a_batch_goes_alone() -> None:
     noise = np.random.default_rng(1).bytes(500)
     item = 500 + UNIQUE_KEY_BYTES + 22
     limits = BatchLimits(max_rows=9, max_bytes=item, compression=Compression.ZLIB, compress_above=100)
@@ -399,7 +399,9 @@ def test_a_body_that_grows_when_it_is_compressed_fills_a_batch() -> None:
     unique = unique_keys(PREFIX, 0, 2)
     queues = np.zeros(2, np.int32)
     sent = encode_parcels(rows, queues, kinds_of(rows, limits), limits, unique=unique)
-    assert [(parcel.start, parcel.end) for parcel in itertools.islice(sent, 3)] == [(0, 1), (1, 2)]
+    sent = list(itertools.islice(sent, 3))
+    assert [(parcel.start, parcel.end) for parcel in sent] == [(0, 1), (1, 2)]
+    assert [(parcel.batch, parcel.sys_flag, parcel.body) for parcel in sent] == [(False, 0, noise)] * 2
 
 
 def test_no_rows_are_no_parcels() -> None:
