@@ -227,22 +227,24 @@ def _mark_text(refused: Refused, array: pa.Array, what: str) -> None:
 def _bad_texts(array: pa.Array) -> Mask | None:
     """Return which texts cannot be (part of) a property; None if all can."""
     data = _data(array)
-    if b"\x01" not in data and b"\x02" not in data:
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            pass
-        else:
+    if b"\x01" not in data and b"\x02" not in data and _is_utf8(data):
+        starts = _offsets(array)[:-1] - _offsets(array)[0]
+        firsts = np.frombuffer(data, np.uint8)[starts[starts < len(data)]]
+        if not np.any(firsts & 0xC0 == 0x80):  # the inside of a character, which two values share
             return None
     return np.array([value is not None and not _is_text(value) for value in array.to_pylist()], np.bool_)
 
 
 def _is_text(value: bytes) -> bool:
+    return b"\x01" not in value and b"\x02" not in value and _is_utf8(value)
+
+
+def _is_utf8(data: bytes) -> bool:
     try:
-        value.decode()
+        data.decode()
     except UnicodeDecodeError:
         return False
-    return b"\x01" not in value and b"\x02" not in value
+    return True
 
 
 def _check_delays(columns: MessageColumns, refused: Refused) -> Mask:

@@ -80,6 +80,15 @@ def test_a_text_that_is_no_property_refuses_its_row_wherever_it_is(name: str, ba
     assert list(prepared(3, **{name: pa.array(values, pa.binary())})[1]) == [bad]
 
 
+def test_a_character_that_is_divided_between_two_rows_refuses_both() -> None:
+    """Their bytes are UTF-8 one after the other only."""
+    halves = pa.array([b"fine", b"\xc3", b"", b"\xa9", b"\xc3\xa9"], pa.binary())
+    assert list(prepared(5, keys=halves)[1]) == [1, 3]
+    maps = pa.array([[("a", half)] for half in halves.to_pylist()], pa.map_(pa.string(), pa.binary()))
+    assert list(prepared(5, properties=maps)[1]) == [1, 3]
+    assert list(prepared(3, keys=halves[1:4])[1]) == [0, 2]
+
+
 def test_times_and_levels_at_their_edges() -> None:
     rows, refused = prepared(2, deliver_at_ms=pa.array([0, None], pa.int64()))
     assert (refused, rows.single.tolist()) == ({}, [True, False])
