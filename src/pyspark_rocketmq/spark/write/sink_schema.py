@@ -61,8 +61,10 @@ def _join_keys(array: pa.Array) -> pa.Array:
     filled = pc.greater(pc.binary_length(array.flatten()), 0)
     if pc.all(filled, skip_nulls=False, min_count=0).as_py():
         return binary_of(pc.binary_join(array.cast(pa.list_(pa.string())), " "))
-    texts = [None if keys is None else " ".join(filter(None, keys)) for keys in array.to_pylist()]
-    return binary_of(pa.array(texts, pa.string()))
+    # As bytes: a key that is not UTF-8 is its row's error.
+    rows = array.cast(pa.list_(pa.binary())).to_pylist()
+    texts = [None if keys is None else b" ".join(filter(None, keys)) for keys in rows]
+    return pa.array(texts, pa.binary())
 
 
 def _milliseconds(array: pa.Array) -> pa.Array:

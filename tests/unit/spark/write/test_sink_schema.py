@@ -145,6 +145,16 @@ def test_keys_without_a_hole_or_an_empty_one_are_joined_by_arrow() -> None:
     assert found.keys.to_pylist() == [b"a b", None, b"c", b""]
 
 
+@pytest.mark.parametrize("hole", [[], [None], [""]])
+def test_keys_that_are_not_utf_8_are_left_to_the_check_of_their_row(hole: list[str | None]) -> None:
+    damaged = pa.array([b"\xff"]).view(pa.string())
+    texts = pa.concat_arrays([damaged, pa.array([*hole, "a"], pa.string())])
+    keys = pa.ListArray.from_arrays([0, len(texts) - 1, len(texts)], texts)
+    batch = pa.RecordBatch.from_pydict({"body": ["x", "y"], "keys": keys})
+    found = layout("body string, keys array<string>").columns(batch, WITH_TOPIC)
+    assert found.keys.to_pylist() == [b"\xff", b"a"]
+
+
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
 def test_delays_may_be_milliseconds(kind: pa.DataType) -> None:
     batch = pa.RecordBatch.from_pydict({"body": ["x", "y"], "delay": pa.array([5, None], kind)})
