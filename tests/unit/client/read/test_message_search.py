@@ -1,0 +1,65 @@
+"""A message is found by its offset message id at the broker of the id, however its address is written."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from tests.support.clocks import FakeClock
+
+from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.read.message_search import message_by_id
+from pyspark_rocketmq.model import BrokerData
+from pyspark_rocketmq.record.ids import encode_host, offset_message_id
+from pyspark_rocketmq.record.message import encode_message
+
+POSITION = 4_711
+
+
+def client_of(address: str, store_host: str) -> Client:
+    """Return a client of one broker, which has no index, and one message at `POSITION`."""
+    record = encode_message(b"body", topic="orders", commit_log_offset=POSITION, store_host=store_host)
+    clock = FakeClock()
+
+    def call(request: object, *, deadline: Deadline) -> SimpleNamespace:
+        return SimpleNamespace(require=lambda **_: SimpleNamespace(body=record))
+
+    def connection(addr: str) -> SimpleNamespace:
+        assert addr == address
+        return SimpleNamespace(call=call)
+
+    brokers = (
+        BrokerData("elsewhere", "cluster", {0: "broker.example:10911"}),
+        BrokerData("b", "c", {0: address}),
+    )
+    return cast(
+        "Client",
+        SimpleNamespace(
+            route=lambda _: SimpleNamespace(queues=(), brokers=brokers),
+            deadline=lambda timeout_ms=1_000: Deadline(clock, timeout_ms),
+            connection=connection,
+            request_timeout_ms=1_000,
+            clock=clock,
+            random=None,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "store_host"),
+    [
+        ("10.0.0.1:10911", "10.0.0.1:10911"),
+        ("::1:10911", "[::1]:10911"),
+        ("[::1]:10911", "[::1]:10911"),
+        ("[0:0:0:0:0:0:0:1]:10911", "[::1]:10911"),
+    ],
+)
+def test_a_message_is_found_where_its_id_says(address: str, store_host: str) -> None:
+    wanted = offset_message_id(encode_host(store_host), POSITION)
+    found = message_by_id(client_of(address, store_host), "orders", wanted.lower())
+    assert found is not None
+    assert (found.body, found.broker_name) == (b"body", "b")
+    other = offset_message_id(encode_host("10.0.0.2:10911"), POSITION)
+    assert message_by_id(client_of(address, store_host), "orders", other) is None
