@@ -214,12 +214,53 @@ def require_whole_keys(target: sa.Table, key: Sequence[str], rows: pa.Table) -> 
 def execute_rows(
     connection: sa.Connection, statement: sa.Insert | sa.Delete, target: sa.Table, rows: pa.Table
 ) -> None:
-    """Execute a statement for each row. Instants are in UTC."""
+    """Execute a statement for each row. Instants are in UTC.
+
+    Raises
+    ------
+    RocketMQError
+        A row has a value that drivers do not take.
+    """
     with _utc(connection, needed=_has_instants(connection.dialect.name, target, rows.column_names)):
         for part in rows.to_batches(max_chunksize=_CHUNK_ROWS):
-            values = part.to_pylist(maps_as_pydicts="strict")
+            values = _to_python(part, target.name)
             if values:
                 connection.execute(statement, values)
+
+
+def _to_python(rows: pa.RecordBatch, table: str) -> list[dict[str, Any]]:
+    """Return rows as drivers take them.
+
+    Raises
+    ------
+    RocketMQError
+        A value has no counterpart in Python.
+    """
+    try:
+        values: list[dict[str, Any]] = rows.to_pylist(maps_as_pydicts="strict")
+    except (OverflowError, ValueError, KeyError):
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            if problem := _find_problem(name, column):
+                # Without the cause, which may have the value.
+                raise RocketMQError(f"column {name} has {problem}", table=table) from None
+        raise
+    return values
+
+
+def _find_problem(name: str, values: pa.Array) -> str | None:
+    """Return what a column has that Python does not."""
+    try:
+        values.to_pylist(maps_as_pydicts="strict")
+    except OverflowError:
+        return (
+            "a time outside of the years 1 to 9999, as it is in the session's time zone: leave such rows "
+            "out, or write null or another time"
+        )
+    except UnicodeDecodeError:
+        return f"a text that is not UTF-8: write make_valid_utf8({name})"
+    except KeyError:
+        return "a map with a key twice, of which a JSON object would have one"
+    return None
 
 
 def _has_instants(dialect: str, target: sa.Table, columns: Sequence[str]) -> bool:

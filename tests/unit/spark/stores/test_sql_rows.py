@@ -12,7 +12,7 @@ from pyspark.sql import types
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.spark.stores.sql_rows import append_to, upsert_into, upsert_statement
+from pyspark_rocketmq.spark.stores.sql_rows import append_to, execute_rows, upsert_into, upsert_statement
 from pyspark_rocketmq.spark.stores.table_statement import create_table_statement
 
 DIALECTS = {
@@ -192,3 +192,24 @@ def test_an_array_or_map_in_a_json_column_is_json():
         append_to("totals")(connection, nested_batch())
         found = connection.execute(sa.text("SELECT * FROM totals")).all()
     assert found == [(1, '["a", "b"]', '{"a": 3}')]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pa.array([0, 253_402_300_800_000_000], pa.timestamp("us")), "a time outside of the years 1 to 9999"),
+        (pa.array([None, -62_135_596_800_000_001], pa.timestamp("us", "UTC")), "a time outside of the years"),
+        (pa.array([0, 2_932_897], pa.date32()), "a time outside of the years 1 to 9999"),
+        (pa.array([b"a", b"\xff"]).view(pa.string()), r"a text that is not UTF-8: .* make_valid_utf8\(v\)"),
+        (pa.MapArray.from_arrays([0, 2], pa.array(["a", "a"]), pa.array([1, 2])), "a map with a key twice"),
+    ],
+)
+def test_a_value_that_drivers_do_not_take_is_an_error_of_its_column(values, message):
+    engine = sa.create_engine("sqlite://")
+    with engine.begin() as connection:
+        target = sa.Table("t", sa.MetaData(), sa.Column("id", sa.Integer), sa.Column("v", sa.JSON))
+        target.create(connection)
+        rows = pa.table({"id": pa.array(range(len(values))), "v": values})
+        with pytest.raises(RocketMQError, match=f"column v has {message}") as caught:
+            execute_rows(connection, sa.insert(target), target, rows)
+        assert "\n" not in str(caught.value)
