@@ -37,6 +37,28 @@ def test_raw_is_the_body(spark):
     assert from_rocketmq(written, "raw", schema="v BINARY").collect() == [(b"\x00\xff",)]
 
 
+def test_a_row_that_its_delimiters_would_divide_is_refused(spark):
+    def written(query: str, **delimiters: str):
+        return to_rocketmq(spark.sql(query), "delimited", **delimiters).collect()
+
+    assert written("SELECT 'a' a, '|b|' b", fieldDelimiter="||") == [("a|||b|",)]
+    for query, delimiter in (
+        ("SELECT 'a|' a, 'b' b", "||"),
+        ("SELECT 'a||' a, 'b' b", "||"),
+        ("SELECT TIMESTAMP '2026-01-31 08:00:00' a, 1 b", ":"),
+        ("SELECT CAST('x,y' AS BINARY) a, 1 b", ","),
+        ("SELECT -1 a, 1 b", "-"),
+    ):
+        with pytest.raises(PySparkException, match="column a holds a delimiter"):
+            written(query, fieldDelimiter=delimiter)
+
+
+def test_columns_of_bytes_are_bytes_in_every_format(messages):
+    for kind in ("delimited", "key-value"):
+        found = from_rocketmq(messages(b"x\x01y"), kind, schema="a BINARY, b BINARY")
+        assert [field.dataType.simpleString() for field in found.schema] == ["binary"] * 2
+
+
 def test_parts_of_messages_are_named(spark):
     rows = spark.createDataFrame([(1, "a", "big")], "id BIGINT, name STRING, topic STRING")
     written = to_rocketmq(rows, keys="id", tags="name", keep=["topic"])

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
+from pyspark_rocketmq.spark.bodies.texts import delimiter_pattern, join_fields
 
 __all__ = [
     "AT",
@@ -220,9 +221,9 @@ class Format:
 
     def _decode_lines(self, rows: DataFrame) -> Decoded:
         body = F.col(BODY).cast("string")
-        lines = F.split(body, _pattern(self.options.line_delimiter))
+        lines = F.split(body, delimiter_pattern(self.options.line_delimiter))
         parsed = rows.withColumn(_LINE, F.explode_outer(lines)).withColumn(
-            _FIELDS, F.split(F.col(_LINE), _pattern(self.options.field_delimiter), -1)
+            _FIELDS, F.split(F.col(_LINE), delimiter_pattern(self.options.field_delimiter), -1)
         )
         # The line delimiter after the last line starts no line, but an empty body is a line.
         parsed = parsed.where((F.col(_LINE) != "") | F.col(_LINE).isNull() | (F.length(F.col(BODY)) == 0))
@@ -248,7 +249,8 @@ class Format:
         columns: list[Column] = []
         bad = F.lit(False)
         for text, column in zip(texts, self.columns, strict=True):
-            value = text if column.type == "BINARY" else self._text(text).try_cast(column.type)
+            binary = column.type == "BINARY"
+            value = text.cast("binary") if binary else self._text(text).try_cast(column.type)
             columns.append(value)
             bad = bad | (text.isNotNull() & value.isNull())
         return Decoded(rows, tuple(columns), self._bad(columns, bad))
@@ -291,22 +293,12 @@ class Format:
                 descriptor = self.options.protobuf_descriptor_file
                 return to_protobuf(row, self._message(), descriptor, dict(self.settings))
             case BodyFormat.DELIMITED:
-                return self._line(values)
+                field, line = self.options.field_delimiter, self.options.line_delimiter
+                names = [column.name for column in self.columns]
+                return join_fields(values, names, field=field, line=line)
             case BodyFormat.RAW | BodyFormat.KEY_VALUE:
                 return self._write(values, self.columns[-1])
         assert_never(self.kind)
-
-    def _line(self, values: Mapping[str, Column]) -> Column:
-        field, line = self.options.field_delimiter, self.options.line_delimiter
-        texts = []
-        for column in self.columns:
-            text = F.coalesce(values[column.key].cast("string"), F.lit(""))
-            if column.type == "STRING":
-                message = f"column {column.name} holds a delimiter of format=delimited: use json or csv"
-                torn = F.contains(text, F.lit(field)) | F.contains(text, F.lit(line))
-                text = F.when(torn, F.raise_error(F.lit(message)).cast("string")).otherwise(text)
-            texts.append(text)
-        return F.array_join(F.array(*texts), field)
 
     def _write(self, values: Mapping[str, Column], column: BodyColumn) -> Column:
         value = values[column.key]
@@ -393,8 +385,3 @@ def _avro_fields(schema: str) -> dict[str, bool]:
 def quote(name: str) -> str:
     """Return a column's name quoted for Spark."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def _pattern(delimiter: str) -> str:
-    """Return the regular expression of a delimiter, for Java."""
-    return "\\Q" + delimiter.replace("\\E", "\\E\\\\E\\Q") + "\\E"
