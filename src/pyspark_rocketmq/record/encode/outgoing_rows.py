@@ -40,6 +40,13 @@ MAX_DELAY_LEVEL: Final = 18
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _EMPTY: Final = pa.scalar(b"")
 _VALUE_END: Final = pa.scalar(b"\x02")
+_COLUMNS: Final = {  # as users call them
+    "sharding_key": "shardingKey",
+    "write_id": "writeId",
+    "delay_level": "delayLevel",
+    "delay_ms": "delay",
+    "deliver_at_ms": "deliverAt",
+}
 
 Mask = npt.NDArray[np.bool_]
 Refused = dict[int, str]
@@ -210,7 +217,7 @@ def _check_plain(columns: MessageColumns, refused: Refused) -> None:
     for name in ("tags", "keys", "sharding_key", "traceparent", "write_id"):
         array = getattr(columns, name)
         if array is not None:
-            _mark_text(refused, array, name)
+            _mark_text(refused, array, _COLUMNS.get(name, name))
 
 
 def _is_topic(name: bytes | str) -> bool:
@@ -257,7 +264,7 @@ def _check_delays(columns: MessageColumns, refused: Refused) -> Mask:
         values = _numbers(array)
         given = values != 0 if name != "deliver_at_ms" else np.asarray(array.is_valid())
         kinds += given
-        _mark(refused, values < 0, f"its {name} is negative")
+        _mark(refused, values < 0, f"its {_COLUMNS[name]} is negative")
     if columns.delay_level is not None:
         too_high = _numbers(columns.delay_level) > MAX_DELAY_LEVEL
         _mark(refused, too_high, f"its delay level is above {MAX_DELAY_LEVEL}")
