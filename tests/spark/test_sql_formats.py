@@ -70,6 +70,26 @@ def test_raw_texts_have_a_charset(spark: SparkSession) -> None:
     assert rows.select(form.encode({"v": rows["v"]})["body"]).collect() == [("ö".encode("utf-16-be"),)]
 
 
+@pytest.mark.parametrize(
+    ("charset", "good", "bad"),
+    [
+        ("US-ASCII", ["", "a~"], [b"\x80", b"a\xff"]),
+        ("ISO-8859-1", ["", "\xff"], []),
+        ("UTF-16BE", ["", "ö😀" * 5_000], [b"\x00", b"\xd8\x00", b"\xdc\x00\xd8\x00", b"\x00a\xd8\x00\x00a"]),
+        ("UTF-16LE", ["", "ö😀" * 5_000], [b"a", b"\x00\xd8", b"\x00\xdc\x00\xd8", b"a\x00\x00\xd8a\x00"]),
+        ("UTF-16", ["", "ö😀"], [b"\x00", b"\xd8\x00", b"\xff\xfe\x00\xd8"]),
+    ],
+)
+def test_bytes_that_are_no_text_of_the_charset_are_a_bad_record(
+    spark: SparkSession, charset: str, good: list[str], bad: list[bytes]
+) -> None:
+    form = Format(BodyFormat.RAW, (BodyColumn("v", "STRING"),), OPTIONS, {}, charset=charset)
+    encoded = [text.encode(charset) for text in good]
+    rows = bodies(spark, *encoded, *bad)
+    assert decoded(form, rows) == [(text,) for text in good]
+    assert decoded(form, rows, BadRecords.NULL) == [*((text,) for text in good), *((None,) for _ in bad)]
+
+
 # --- changelogs -------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
-from pyspark_rocketmq.spark.bodies.texts import delimiter_pattern, join_fields
+from pyspark_rocketmq.spark.bodies.texts import decode_text, delimiter_pattern, join_fields
 
 __all__ = [
     "AT",
@@ -250,15 +250,10 @@ class Format:
         bad = F.lit(False)
         for text, column in zip(texts, self.columns, strict=True):
             binary = column.type == "BINARY"
-            value = text.cast("binary") if binary else self._text(text).try_cast(column.type)
+            value = text.cast("binary") if binary else decode_text(text, self.charset).try_cast(column.type)
             columns.append(value)
             bad = bad | (text.isNotNull() & value.isNull())
         return Decoded(rows, tuple(columns), self._bad(columns, bad))
-
-    def _text(self, bytes_or_text: Column) -> Column:
-        if self.charset == "UTF-8":
-            return bytes_or_text.cast("string")
-        return F.decode(bytes_or_text, self.charset)
 
     def _bad(self, values: Sequence[Column], bad: Column) -> Column:
         """Treat a missing value of a NOT NULL column as a mismatch."""
