@@ -37,6 +37,20 @@ def test_raw_is_the_body(spark):
     assert from_rocketmq(written, "raw", schema="v BINARY").collect() == [(b"\x00\xff",)]
 
 
+def test_rows_of_csv_come_back_as_they_were(spark):
+    ddl = "id INT NOT NULL, a STRING NOT NULL, b STRING"
+    texts = [" a ", "", "\t", "\n", "\x00", "a\r\nb", "\\", '"', '",', "'", "#", "n/a", "\ufeff"]
+    rows = [(at, text, texts[-at]) for at, text in enumerate(texts)]
+    rows += [(100, "", None), (101, "x", "")]
+    for options in ({}, {"sep": "|"}, {"nullValue": "NULL"}):
+        written = to_rocketmq(spark.createDataFrame(rows, ddl), "csv", **options)
+        assert from_rocketmq(written, "csv", schema=ddl, **options).collect() == rows
+    trimmed = to_rocketmq(spark.sql("SELECT ' a ' a, 1 b"), "csv", ignoreleadingWhitespace="true")
+    assert trimmed.collect() == [("a ,1",)]
+    unquoted = to_rocketmq(spark.sql("SELECT '' a, 1 b"), "csv", quote="")
+    assert unquoted.collect() == [(",1",)]
+
+
 def test_a_row_that_its_delimiters_would_divide_is_refused(spark):
     def written(query: str, **delimiters: str):
         return to_rocketmq(spark.sql(query), "delimited", **delimiters).collect()

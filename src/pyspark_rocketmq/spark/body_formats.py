@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
+from pyspark_rocketmq.spark.bodies.csv_rows import reading_settings, writing_settings
 from pyspark_rocketmq.spark.bodies.texts import decode_text, delimiter_pattern, join_fields
 
 __all__ = [
@@ -161,9 +162,11 @@ class Format:
         assert_never(self.kind)
 
     def _decode_text(self, rows: DataFrame) -> Decoded:
+        is_csv = self.kind is BodyFormat.CSV
         schema = ", ".join(f"{quote(column.name)} {column.type}" for column in self.columns)
-        settings = {**self.settings, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        parse = F.from_json if self.kind is BodyFormat.JSON else F.from_csv
+        given = reading_settings(self.settings) if is_csv else self.settings
+        settings = {**given, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        parse = F.from_csv if is_csv else F.from_json
         row = parse(F.col(BODY).cast("string"), f"{schema}, {_CORRUPT} STRING", settings)
         return self._of_struct(rows, row, self._is_bad_text)
 
@@ -277,7 +280,7 @@ class Format:
             case BodyFormat.JSON:
                 return F.to_json(row, {**self.settings, **self.writing})
             case BodyFormat.CSV:
-                return F.to_csv(row, {**self.settings, **self.writing})
+                return F.to_csv(row, writing_settings({**self.settings, **self.writing}))
             case BodyFormat.AVRO:
                 from pyspark.sql.avro.functions import to_avro  # noqa: PLC0415
 
