@@ -38,10 +38,10 @@ def test_raw_is_the_body(spark):
 
 
 def test_rows_of_csv_come_back_as_they_were(spark):
-    ddl = "id INT NOT NULL, a STRING NOT NULL, b STRING"
+    ddl = "id INT NOT NULL, a STRING NOT NULL, b STRING, c BINARY"
     texts = [" a ", "", "\t", "\n", "\x00", "a\r\nb", "\\", '"', '",', "'", "#", "n/a", "\ufeff"]
-    rows = [(at, text, texts[-at]) for at, text in enumerate(texts)]
-    rows += [(100, "", None), (101, "x", "")]
+    rows = [(at, text, texts[-at], text.encode() + b"\xff") for at, text in enumerate(texts)]
+    rows += [(100, "", None, None), (101, "x", "", b"")]
     for options in ({}, {"sep": "|"}, {"nullValue": "NULL"}):
         written = to_rocketmq(spark.createDataFrame(rows, ddl), "csv", **options)
         assert from_rocketmq(written, "csv", schema=ddl, **options).collect() == rows
@@ -49,6 +49,15 @@ def test_rows_of_csv_come_back_as_they_were(spark):
     assert trimmed.collect() == [("a ,1",)]
     unquoted = to_rocketmq(spark.sql("SELECT '' a, 1 b"), "csv", quote="")
     assert unquoted.collect() == [(",1",)]
+
+
+def test_bytes_in_csv_are_base64(spark, messages):
+    written = to_rocketmq(spark.sql("SELECT X'00ff' v, 1 id"), "csv")
+    assert written.collect() == [("AP8=,1",)]
+    found = from_rocketmq(
+        messages(b"AP8=,1", b"[00 FF],2", b",3"), "csv", schema="v BINARY, id INT", badRecords="drop"
+    )
+    assert found.collect() == [(b"\x00\xff", 1), (None, 3)]
 
 
 def test_a_row_that_its_delimiters_would_divide_is_refused(spark):

@@ -17,7 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
-from pyspark_rocketmq.spark.bodies.csv_rows import reading_settings, writing_settings
+from pyspark_rocketmq.spark.bodies.csv_rows import (
+    has_bad_bytes,
+    read_csv_value,
+    reading_settings,
+    type_in_csv,
+    write_csv,
+)
 from pyspark_rocketmq.spark.bodies.texts import decode_text, delimiter_pattern, join_fields
 
 __all__ = [
@@ -144,6 +150,10 @@ class Format:
         """Whether columns are in the keys."""
         return self.kind is BodyFormat.KEY_VALUE
 
+    @property
+    def _kinds(self) -> dict[str, str]:
+        return {column.name: column.type for column in self.columns}
+
     # --- reading ----------------------------------------------------------------------------
 
     def decode(self, rows: DataFrame) -> Decoded:
@@ -163,7 +173,8 @@ class Format:
 
     def _decode_text(self, rows: DataFrame) -> Decoded:
         is_csv = self.kind is BodyFormat.CSV
-        schema = ", ".join(f"{quote(column.name)} {column.type}" for column in self.columns)
+        kinds = {name: type_in_csv(kind) if is_csv else kind for name, kind in self._kinds.items()}
+        schema = ", ".join(f"{quote(name)} {kind}" for name, kind in kinds.items())
         given = reading_settings(self.settings) if is_csv else self.settings
         settings = {**given, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         parse = F.from_csv if is_csv else F.from_json
@@ -173,7 +184,8 @@ class Format:
     def _is_bad_text(self, parsed: Column) -> Column:
         corrupt = parsed[_CORRUPT].isNotNull()
         if self.fit is Fit.FIELDS:
-            return parsed.isNull() | corrupt
+            wrong = has_bad_bytes(parsed, self._kinds) if self.kind is BodyFormat.CSV else F.lit(False)
+            return parsed.isNull() | corrupt | wrong
         if self.kind is BodyFormat.CSV:
             return parsed.isNull()
         names = F.json_object_keys(F.col(BODY).cast("string"))  # NULL if it is no object
@@ -220,6 +232,8 @@ class Format:
         columns = [fields.getField(column.name) for column in self.columns]
         if cast:
             columns = [field.cast(column.type) for field, column in zip(columns, self.columns, strict=True)]
+        elif self.kind is BodyFormat.CSV:
+            columns = [read_csv_value(field, c.type) for field, c in zip(columns, self.columns, strict=True)]
         return Decoded(parsed, tuple(columns), self._bad(columns, F.col(BODY).isNotNull() & is_bad(fields)))
 
     def _decode_lines(self, rows: DataFrame) -> Decoded:
@@ -280,7 +294,7 @@ class Format:
             case BodyFormat.JSON:
                 return F.to_json(row, {**self.settings, **self.writing})
             case BodyFormat.CSV:
-                return F.to_csv(row, writing_settings({**self.settings, **self.writing}))
+                return write_csv(values, self._kinds, {**self.settings, **self.writing})
             case BodyFormat.AVRO:
                 from pyspark.sql.avro.functions import to_avro  # noqa: PLC0415
 
@@ -292,8 +306,7 @@ class Format:
                 return to_protobuf(row, self._message(), descriptor, dict(self.settings))
             case BodyFormat.DELIMITED:
                 field, line = self.options.field_delimiter, self.options.line_delimiter
-                names = [column.name for column in self.columns]
-                return join_fields(values, names, field=field, line=line)
+                return join_fields(values, list(self._kinds), field=field, line=line)
             case BodyFormat.RAW | BodyFormat.KEY_VALUE:
                 return self._write(values, self.columns[-1])
         assert_never(self.kind)
