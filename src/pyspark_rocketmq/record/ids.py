@@ -11,7 +11,7 @@ import struct
 from datetime import UTC, datetime
 from functools import lru_cache
 
-__all__ = ["create_unique_id", "encode_host", "format_host", "offset_message_id"]
+__all__ = ["create_unique_id", "encode_host", "format_host", "is_address_of", "offset_message_id"]
 
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
@@ -31,6 +31,17 @@ def format_host(host: bytes) -> str:
     ip = ipaddress.ip_address(host[:-4])
     (port,) = _INT.unpack(host[-4:])
     return f"{ip}:{port}" if ip.version == 4 else f"[{ip}]:{port}"
+
+
+def is_address_of(addr: str, host: bytes) -> bool:
+    """Return whether an address of a route is that of a record's host.
+
+    IPv6 addresses have several spellings. The name of a host is the address of none.
+    """
+    try:
+        return encode_host(addr) == host
+    except ValueError:
+        return False
 
 
 def offset_message_id(store_host: bytes, commit_log_offset: int) -> str:

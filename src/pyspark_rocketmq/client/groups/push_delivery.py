@@ -25,6 +25,7 @@ from pyspark_rocketmq.client.trace.records import CallTracing, TraceWriter
 from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options.text.kinds import require_member
+from pyspark_rocketmq.record.ids import encode_host, is_address_of
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 
 __all__ = [
@@ -210,11 +211,14 @@ def storing_address(client: Client, message: Message, queue: MessageQueue) -> st
     """
     if not queue.logical:
         return client.queue_address(queue)
-    if all(message.store_host not in tuple(data) for data in client.served_route(queue.topic).brokers):
+    host = encode_host(message.store_host)
+    addresses = (addr for data in client.served_route(queue.topic).brokers for addr in data)
+    found = next((addr for addr in addresses if is_address_of(addr, host)), None)
+    if found is None:
         raise BrokerNotFoundError(
             "the broker that stored the message is not registered", topic=queue.topic, addr=message.store_host
         )
-    return message.store_host
+    return found
 
 
 def _batches(messages: Sequence[Message], size: int) -> Iterator[Sequence[Message]]:

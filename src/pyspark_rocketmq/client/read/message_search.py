@@ -17,7 +17,7 @@ from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.errors import BrokerError, CorruptMessageError, OptionError, RemoteProtocolError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
-from pyspark_rocketmq.record.ids import encode_host
+from pyspark_rocketmq.record.ids import is_address_of
 from pyspark_rocketmq.record.message import decode_messages
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.header import QueryMessageRequest, ViewMessageRequest
@@ -149,7 +149,7 @@ def _stored_at(client: Client, topic: str, raw: bytes, wanted: str) -> Message |
     host = raw[:-_POSITION_BYTES]
     position = int.from_bytes(raw[-_POSITION_BYTES:], "big", signed=True)
     brokers = ((addr, data.broker_name) for data in client.route(topic).brokers for addr in data)
-    addr, broker_name = next((found for found in brokers if _is_at(found[0], host)), ("", ""))
+    addr, broker_name = next((found for found in brokers if is_address_of(found[0], host)), ("", ""))
     if not addr:
         return None
     request = ViewMessageRequest(offset=position, topic=topic)
@@ -159,11 +159,3 @@ def _stored_at(client: Client, topic: str, raw: bytes, wanted: str) -> Message |
     except (BrokerError, CorruptMessageError, RemoteProtocolError):
         return None  # no message begins there
     return next((message for message in found if message.offset_msg_id == wanted), None)
-
-
-def _is_at(addr: str, host: bytes) -> bool:
-    """Return whether an address is that of a host. IPv6 has several spellings, a host's name has none."""
-    try:
-        return encode_host(addr) == host
-    except ValueError:
-        return False

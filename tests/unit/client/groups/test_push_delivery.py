@@ -31,6 +31,8 @@ from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
 QUEUE = MessageQueue("orders", "broker-a", 0)
 MOVING = MessageQueue("orders", "__syslo__global__", 0)
 ADDR, SLAVE, ELSEWHERE = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+IPV6 = "fd00::1:10911"
+"""As routes have it: without brackets."""
 LATER = ConsumeResult.LATER
 
 
@@ -94,7 +96,8 @@ class Client:
 
     def served_route(self, topic: str) -> TopicRoute:
         assert topic == "orders"
-        brokers = (BrokerData("broker-a", "c", {0: ADDR, 1: SLAVE}), BrokerData("broker-b", "c", {}))
+        found = {"broker-a": {0: ADDR, 1: SLAVE}, "broker-b": {}, "broker-c": {0: "named.example:1", 1: IPV6}}
+        brokers = tuple(BrokerData(name, "c", addresses) for name, addresses in found.items())
         return TopicRoute(topic, brokers, ())
 
     def deadline(self, timeout_ms: float) -> Deadline:
@@ -308,6 +311,14 @@ def test_a_static_topic_s_message_goes_to_the_broker_that_stores_it():
     send_messages_back(client, "billing", PushOptions(), [(worker, message) for message in stored])
     assert [request.origin_msg_id for request in client.dead] == [stored[0].msg_id, stored[1].msg_id]
     assert (worker.accepted, worker.failed) == ([b"0", b"1"], {b"2": False})
+
+
+def test_a_static_topic_s_message_goes_to_a_broker_with_an_ipv6_address():
+    client, worker = Client(), Worker()
+    worker.queue = MOVING
+    (stored,) = messages(b"a", store_host="[fd00::1]:10911")
+    send_messages_back(client, "billing", PushOptions(), [(worker, stored)])
+    assert (client.sent, worker.accepted) == ([(IPV6, 1_000)], [b"a"])
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 60.0])
