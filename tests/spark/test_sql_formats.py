@@ -209,6 +209,19 @@ def test_what_is_no_change_is_a_bad_record(spark: SparkSession, body: str) -> No
         changes(rows, Changelog.DEBEZIUM, policy=BadRecords.FAIL).collect()
 
 
+@pytest.mark.parametrize("changelog", [Changelog.CANAL, Changelog.MAXWELL])
+def test_a_field_that_comes_twice_does_not_fail_the_query(spark: SparkSession, changelog: Changelog) -> None:
+    row, old = '{"id":"1","name":"b","name":"b"}', '{"name":"a","id":null,"name":"a"}'
+    if changelog is Changelog.CANAL:
+        row, old = f"[{row}]", f"[{old}]"
+    body = f'{{"data":{row},"old":{old},"type":"update"}}'
+    columns = (BodyColumn("id", "INT"), BodyColumn("name", "STRING"))
+    assert ops(changes(bodies(spark, body), changelog, columns=columns)) == [
+        ("-U", None, "a"),
+        ("+U", 1, "b"),
+    ]
+
+
 def test_an_update_without_the_old_row_needs_a_key(spark: SparkSession) -> None:
     rows = bodies(spark, json.dumps({"before": None, "after": A, "op": "u"}))
     assert ops(changes(rows, Changelog.DEBEZIUM)) == [("+U", 1, "a")]

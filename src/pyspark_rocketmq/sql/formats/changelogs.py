@@ -59,7 +59,10 @@ _CHANGES_OF_DEBEZIUM: Final = f"""CASE
     WHEN {{0}}.op = 'd' AND {{0}}.before IS NOT NULL THEN array(struct('-D' AS op, {{0}}.before AS row))
     WHEN {{0}}.op NOT IN ('c', 'r', 'u', 'd') THEN {_NONE}
     END"""
-_OLD: Final = "map_concat(map_filter(d, (k, v) -> NOT map_contains_key({0}, k)), {0})"
+# Not map_concat, which fails the query if a field comes twice.
+_OLD: Final = (
+    "map_zip_with(d, {0}, (k, new, old) -> CASE WHEN map_contains_key({0}, k) THEN old ELSE new END)"
+)
 _CHANGES_BY_TYPE: Final = f"""CASE upper({{type}})
     WHEN 'INSERT' THEN transform({{data}}, d -> struct('+I' AS op, d AS row))
     WHEN 'BOOTSTRAP-INSERT' THEN transform({{data}}, d -> struct('+I' AS op, d AS row))
