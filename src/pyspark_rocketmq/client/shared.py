@@ -35,7 +35,7 @@ def shared_client(options: ClientOptions) -> Client:
     """Return the process's client for these options. Equal options share a client.
 
     After a fork, the child gets separate clients. A client that was not asked for while others were is
-    closed once nobody uses it.
+    closed once nothing uses it.
     """
     with _shared.lock:
         client = _shared.clients.pop(options, None) or Client(options)

@@ -101,7 +101,7 @@ def _call(write: BatchFunction, batch: DataFrame, batch_id: int) -> None:
         write(batch, batch_id)
     except Exception:
         raise
-    except BaseException as error:  # sys.exit(), say: py4j would not answer, and the query wait for ever
+    except BaseException as error:  # sys.exit(), say: py4j would not answer, and the query would hang
         raise RocketMQError(f"{_name_of(write)} ended with {error!r}", batch=batch_id) from error
 
 

@@ -185,7 +185,7 @@ class _Run(StreamingListener):
     def _take_back(self, time_ms: int, unfinished: Collection[int]) -> None:
         """Plan the messages of the batch before again if it never ran.
 
-        Where another stream of the job, or a function of the user, fails, Spark reports that, and goes on
+        Where another stream of the job, or a function of the user, fails, Spark reports that, and continues
         with the next batch, also while it stops gracefully.
         """
         plan = self._maker.plan
