@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -221,9 +221,11 @@ class PullLanes:
 
     def _take_lane(self) -> _Lane | None:
         """Return a lane for this caller alone, its connection free or yet to be opened; None if none is."""
+        self.bury()
         with self._lock:
-            for lane, connection in self._live_lanes():
-                if not connection.in_flight:
+            for lane in self._lanes:
+                connection = None if lane.taken else lane.connection
+                if connection is not None and connection.alive and not connection.in_flight:
                     lane.taken = True
                     return lane
             if len(self._lanes) == self._most:
@@ -231,22 +233,20 @@ class PullLanes:
             self._lanes.append(_Lane())
             return self._lanes[-1]
 
-    def _live_lanes(self) -> Iterator[tuple[_Lane, Connection]]:
-        """Yield the lanes that no thread has taken; close those whose connection died. Requires the lock."""
-        for lane in list(self._lanes):
-            if lane.taken or lane.connection is None:
-                continue
-            lane.connection.poll()
-            if lane.connection.alive:
-                yield lane, lane.connection
-            else:
-                lane.connection.close()
-                self._lanes.remove(lane)
-
     def bury(self) -> None:
-        """Close the connections that died."""
+        """Receive what has arrived, and close the connections that died."""
         with self._lock:
-            list(self._live_lanes())
+            idle = [(lane, lane.connection) for lane in self._lanes if not lane.taken]
+        for _, connection in idle:
+            if connection is not None:
+                connection.poll()
+        with self._lock:
+            left = {*self._lanes}
+            dead = [(lane, c) for lane, c in idle if c and not c.alive and not lane.taken and lane in left]
+            for lane, _ in dead:
+                self._lanes.remove(lane)
+        for _, connection in dead:  # not with the lock: it may take a second
+            connection.close()
 
     def _close_silent(self, since_s: float) -> None:
         """Close the connections that have had no answer, and no new request, since a moment of the clock."""
