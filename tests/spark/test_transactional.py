@@ -122,6 +122,17 @@ def forget_last_batch(checkpoint: Path) -> None:
     (commits / f".{last}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+def test_a_server_that_ended_its_connections_between_batches_is_no_error(store, database):
+    with store.transaction() as transaction:
+        transaction.handle.execute(sa.text("INSERT INTO bodies VALUES ('a')"))
+    with database.connect() as connection:
+        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        connection.execute(sa.text(f"{ended} AND datname = current_database()"))
+    with store.transaction() as transaction:
+        assert transaction.handle.scalar(sa.text("SELECT count(*) FROM bodies")) == 1
+
+
 @pytest.mark.parametrize("url", ["postgres", MARIADB], indirect=True)
 def test_rows_and_offsets_are_one_and_a_repeat_is_nothing(
     topic: TopicFactory,

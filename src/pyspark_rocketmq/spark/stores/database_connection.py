@@ -33,9 +33,7 @@ def connected(url: str, *, advice: str) -> Iterator[sa.Connection]:
     RocketMQError
         The database does not answer, or refuses a statement.
     """
-    import sqlalchemy as sa  # noqa: PLC0415 - an extra
-
-    engine = open_engine(url, poolclass=sa.NullPool)
+    engine = open_engine(url)
     try:
         with open_connection(engine) as connection, database_errors(engine.url, advice=advice):
             yield connection
@@ -43,8 +41,10 @@ def connected(url: str, *, advice: str) -> Iterator[sa.Connection]:
         engine.dispose()
 
 
-def open_engine(url: str, **settings: Any) -> sa.Engine:
+def open_engine(url: str) -> sa.Engine:
     """Return SQLAlchemy's engine of a database. The text of its errors has no rows.
+
+    It keeps no connection: between two batches, the server may restart, or a firewall forget it.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def open_engine(url: str, **settings: Any) -> sa.Engine:
 
     parsed = parse_url(url)
     try:
-        return sa.create_engine(parsed, hide_parameters=True, **settings)
+        return sa.create_engine(parsed, hide_parameters=True, poolclass=sa.NullPool)
     except ModuleNotFoundError as error:
         raise OptionError(f"the database needs its driver in Python: pip install {error.name}") from error
     except sa.exc.ArgumentError as error:

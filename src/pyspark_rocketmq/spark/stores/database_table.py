@@ -111,7 +111,7 @@ class DatabaseTable:
 
     @contextmanager
     def _connected(self) -> Iterator[sa.Engine]:
-        engine = open_engine(self.url, poolclass=sa.NullPool)
+        engine = open_engine(self.url)
         try:
             yield engine
         except sa.exc.SQLAlchemyError as error:
