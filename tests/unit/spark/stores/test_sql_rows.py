@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -102,17 +103,22 @@ ROWS = (
 )
 
 
-def test_a_missing_table_s_error_has_the_statement_that_creates_it():
-    engine = sa.create_engine("sqlite://", poolclass=sa.NullPool)
-    batch = SimpleNamespace(schema=ROWS, columns=ROWS.names)
+@pytest.fixture
+def connection() -> Iterator[sa.Connection]:
+    engine = sa.create_engine("sqlite://", poolclass=sa.NullPool)  # which closes what is given back
     with engine.begin() as connection:
-        with pytest.raises(OptionError, match=r"CREATE TABLE totals .*product TEXT"):
-            append_to("totals")(connection, batch)
-        with pytest.raises(OptionError, match=r"PRIMARY KEY \(product, day\)") as caught:
-            upsert_into("totals", key=["product", "day"])(connection, batch)
-        statement = re.search(r"CREATE TABLE .* PRIMARY KEY \(.*?\) \)", str(caught.value))
-        connection.execute(sa.text(statement[0]))
-        found = sa.Table("totals", sa.MetaData(), autoload_with=connection)
+        yield connection
+
+
+def test_a_missing_table_s_error_has_the_statement_that_creates_it(connection):
+    batch = SimpleNamespace(schema=ROWS, columns=ROWS.names)
+    with pytest.raises(OptionError, match=r"CREATE TABLE totals .*product TEXT"):
+        append_to("totals")(connection, batch)
+    with pytest.raises(OptionError, match=r"PRIMARY KEY \(product, day\)") as caught:
+        upsert_into("totals", key=["product", "day"])(connection, batch)
+    statement = re.search(r"CREATE TABLE .* PRIMARY KEY \(.*?\) \)", str(caught.value))
+    connection.execute(sa.text(statement[0]))
+    found = sa.Table("totals", sa.MetaData(), autoload_with=connection)
     assert found.columns.keys() == ROWS.names
     assert found.primary_key.columns.keys() == ["product", "day"]
 
@@ -132,9 +138,7 @@ def test_the_statement_has_the_database_s_types(dialect, parts):
     assert "PRIMARY KEY (product)" in statement
 
 
-def test_a_row_without_its_key_is_refused_because_each_batch_would_insert_it_again():
-    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
-
+def test_a_row_without_its_key_is_refused_because_each_batch_would_insert_it_again(connection):
     def write(**columns):
         rows = pa.table(columns)
         schema = types.StructType([types.StructField(name, types.StringType()) for name in columns])
@@ -142,26 +146,23 @@ def test_a_row_without_its_key_is_refused_because_each_batch_would_insert_it_aga
         for key in ("product", ["product"]):
             upsert_into("totals", key=key)(connection, batch)
 
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE totals (product TEXT UNIQUE, n TEXT)"))
-        with pytest.raises(RocketMQError, match="a row has NULL in column 'product' of the key"):
-            write(product=["a", None], n=["1", "2"])
-        with pytest.raises(OptionError, match="the rows have no column 'product', by which they are updated"):
-            write(n=["1"])
-        write(product=["a", "b"], n=["1", None])
-        write(product=pa.array([], pa.string()), n=pa.array([], pa.string()))
-        assert connection.execute(sa.text("SELECT * FROM totals")).all() == [("a", "1"), ("b", None)]
+    connection.execute(sa.text("CREATE TABLE totals (product TEXT UNIQUE, n TEXT)"))
+    with pytest.raises(RocketMQError, match="a row has NULL in column 'product' of the key"):
+        write(product=["a", None], n=["1", "2"])
+    with pytest.raises(OptionError, match="the rows have no column 'product', by which they are updated"):
+        write(n=["1"])
+    write(product=["a", "b"], n=["1", None])
+    write(product=pa.array([], pa.string()), n=pa.array([], pa.string()))
+    assert connection.execute(sa.text("SELECT * FROM totals")).all() == [("a", "1"), ("b", None)]
 
 
-def test_two_columns_of_one_name_are_refused_because_one_of_them_would_be_lost():
-    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+def test_two_columns_of_one_name_are_refused_because_one_of_them_would_be_lost(connection):
     schema = types.StructType().add("n", "string").add("n", "string")
     rows = pa.table([pa.array(["1"]), pa.array(["2"])], names=["n", "n"])
     batch = SimpleNamespace(schema=schema, columns=["n", "n"], toArrow=lambda: rows)
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE totals (n TEXT)"))
-        with pytest.raises(OptionError, match="the rows have two columns 'n': rename one of them"):
-            append_to("totals")(connection, batch)
+    connection.execute(sa.text("CREATE TABLE totals (n TEXT)"))
+    with pytest.raises(OptionError, match="the rows have two columns 'n': rename one of them"):
+        append_to("totals")(connection, batch)
 
 
 def nested_batch() -> SimpleNamespace:
@@ -177,20 +178,16 @@ def nested_batch() -> SimpleNamespace:
     return SimpleNamespace(schema=schema, columns=schema.names, toArrow=lambda: rows)
 
 
-def test_an_array_or_map_in_a_column_of_texts_is_refused_with_what_to_write():
-    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE texts (n INT, names TEXT, ages JSON)"))
-        with pytest.raises(OptionError, match=r"names is array<string>, and TEXT .*: write to_json\(names\)"):
-            append_to("texts")(connection, nested_batch())
+def test_an_array_or_map_in_a_column_of_texts_is_refused_with_what_to_write(connection):
+    connection.execute(sa.text("CREATE TABLE texts (n INT, names TEXT, ages JSON)"))
+    with pytest.raises(OptionError, match=r"names is array<string>, and TEXT .*: write to_json\(names\)"):
+        append_to("texts")(connection, nested_batch())
 
 
-def test_an_array_or_map_in_a_json_column_is_json():
-    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE totals (n INT, names JSON, ages JSON)"))
-        append_to("totals")(connection, nested_batch())
-        found = connection.execute(sa.text("SELECT * FROM totals")).all()
+def test_an_array_or_map_in_a_json_column_is_json(connection):
+    connection.execute(sa.text("CREATE TABLE totals (n INT, names JSON, ages JSON)"))
+    append_to("totals")(connection, nested_batch())
+    found = connection.execute(sa.text("SELECT * FROM totals")).all()
     assert found == [(1, '["a", "b"]', '{"a": 3}')]
 
 
@@ -204,12 +201,10 @@ def test_an_array_or_map_in_a_json_column_is_json():
         (pa.MapArray.from_arrays([0, 2], pa.array(["a", "a"]), pa.array([1, 2])), "a map with a key twice"),
     ],
 )
-def test_a_value_that_drivers_do_not_take_is_an_error_of_its_column(values, message):
-    engine = sa.create_engine("sqlite://")
-    with engine.begin() as connection:
-        target = sa.Table("t", sa.MetaData(), sa.Column("id", sa.Integer), sa.Column("v", sa.JSON))
-        target.create(connection)
-        rows = pa.table({"id": pa.array(range(len(values))), "v": values})
-        with pytest.raises(RocketMQError, match=f"column v has {message}") as caught:
-            execute_rows(connection, sa.insert(target), target, rows)
-        assert "\n" not in str(caught.value)
+def test_a_value_that_drivers_do_not_take_is_an_error_of_its_column(connection, values, message):
+    target = sa.Table("t", sa.MetaData(), sa.Column("id", sa.Integer), sa.Column("v", sa.JSON))
+    target.create(connection)
+    rows = pa.table({"id": pa.array(range(len(values))), "v": values})
+    with pytest.raises(RocketMQError, match=f"column v has {message}") as caught:
+        execute_rows(connection, sa.insert(target), target, rows)
+    assert "\n" not in str(caught.value)
