@@ -34,11 +34,8 @@ def connected(url: str, *, advice: str) -> Iterator[sa.Connection]:
         The database does not answer, or refuses a statement.
     """
     engine = open_engine(url)
-    try:
-        with open_connection(engine) as connection, database_errors(engine.url, advice=advice):
-            yield connection
-    finally:
-        engine.dispose()
+    with open_connection(engine) as connection, database_errors(engine.url, advice=advice):
+        yield connection
 
 
 def open_engine(url: str) -> sa.Engine:

@@ -107,12 +107,8 @@ class SqlOffsetStore(OffsetStore[sa.Connection]):
 
     def _with_tables(self) -> sa.Engine:
         engine = open_engine(self._url)
-        try:
-            with self._begun(engine) as connection:
-                _METADATA.create_all(connection)
-        except BaseException:
-            engine.dispose()
-            raise
+        with self._begun(engine) as connection:
+            _METADATA.create_all(connection)
         return engine
 
     @contextmanager
