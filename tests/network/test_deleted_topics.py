@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from pyspark_rocketmq.client import AsyncClient, Client, MessageQueue
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.groups import group_lag
+from pyspark_rocketmq.client.requests import max_offset
 from pyspark_rocketmq.errors import TopicNotFoundError
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockCluster
 
 ORDERS, GONE = MessageQueue("orders", "broker-a", 0), MessageQueue("orders-2030-01", "broker-a", 0)
@@ -40,6 +44,38 @@ def test_the_progress_of_a_query_is_committed_after_a_restart(mq: MockCluster) -
         commits.record_finished({ORDERS: 6, GONE: 7})
         commits.flush(30)
         assert client.committed_offsets("g", [ORDERS]) == {ORDERS: 6}
+
+
+def test_the_others_are_asked_again_although_one_topic_is_gone(mq: MockCluster) -> None:
+    with Client(mq.name_server) as client:
+        mq.fail(RequestCode.GET_MAX_OFFSET, code=ResponseCode.SYSTEM_BUSY, times=2)
+        calls = {queue: max_offset(queue) for queue in (GONE, ORDERS)}
+        outcomes = client.requests.try_each(calls, deadline=client.deadline())
+    assert outcomes[ORDERS] == 0
+    assert isinstance(outcomes[GONE], TopicNotFoundError)
+
+
+def test_a_commit_waits_for_a_topic_whose_only_broker_restarts(mq: MockCluster) -> None:
+    with Client(mq.name_server) as client:
+        assert client.read_queues("orders") == (ORDERS,)
+        mq.unregister("broker-a")
+        client.invalidate("orders")
+        failed = client.try_commit_offsets("g", {ORDERS: 5})
+        assert "no broker is registered" in str(failed[ORDERS])
+        back = threading.Timer(0.3, mq.register, ("broker-a",))
+        back.start()
+        client.commit_offsets("g", {ORDERS: 5})
+        back.join()
+        assert client.committed_offsets("g", [ORDERS]) == {ORDERS: 5}
+
+
+def test_a_topic_that_is_deleted_meanwhile_takes_no_broker_away(mq: MockCluster) -> None:
+    away: list[str] = []
+    with Client(mq.name_server) as client:
+        client.commit_offsets("g", {ORDERS: 5})
+        calls = {queue: max_offset(queue) for queue in (GONE, ORDERS)}
+        asked = group_lag._ask(client, calls, lambda name, cause: away.append(name))
+    assert (asked, away) == ({ORDERS: 0}, [])
 
 
 def test_what_can_be_committed_is_in_an_event_loop_too(mq: MockCluster) -> None:

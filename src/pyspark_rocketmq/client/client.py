@@ -330,15 +330,26 @@ class Client:
 
         The first commit registers the group at the brokers, as a consumer's does, so that RocketMQ's tools
         show its progress. A broker flushes offsets every 5 s: after a crash, it may have offsets that are up
-        to 5 s old. A broker that is down does not prevent commits at the others. Raises as `min_offsets`, and
+        to 5 s old. A broker that is down, or a topic that is gone, does not prevent the other commits. Raises
+        as `min_offsets`, and
 
         Raises
         ------
         GroupNotFoundError
             The group does not exist, and the brokers do not create groups automatically.
         """
-        if errors := self._groups.commit(group, offsets, deadline=self.deadline()):
-            raise gravest(errors)
+        self._groups.commit(group, offsets, deadline=self.deadline())
+
+    def try_commit_offsets(
+        self, group: str, offsets: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, RocketMQError]:
+        """Commit as `commit_offsets`, without retries, and return the errors of what is not committed.
+
+        Raises
+        ------
+        NameServerError
+        """
+        return self._groups.try_commit(group, offsets, deadline=self.deadline())
 
     def check_selector(self, selector: MessageSelector, topic: str, *, group: str) -> None:
         """Have the topic's brokers parse an SQL92 selector once. A tag selector needs no check.

@@ -16,14 +16,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from pyspark_rocketmq.client import requests as broker
-from pyspark_rocketmq.client.clock import Deadline
+from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.fork import ForkSafeLock
 from pyspark_rocketmq.client.net.host import Host
-from pyspark_rocketmq.client.queue_requests import QueueRequests
-from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RetryPolicy
+from pyspark_rocketmq.client.queue_requests import QueueRequests, gravest
+from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.client.routes.routing import RouteCache
-from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import BrokerError, RocketMQError, RouteError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.remoting.body import encode_heartbeat
@@ -41,6 +41,8 @@ class GroupClient(Protocol):
     routes: RouteCache
     requests: QueueRequests
     namespace: Namespace
+    clock: Clock
+    random: RandomSource
     request_timeout_ms: int
     host: Host
 
@@ -66,59 +68,57 @@ class GroupCommitter:
         self._announced: set[tuple[str, str]] = set()
         self._tables: set[tuple[str, str, str]] = set()
 
-    def commit(
-        self, group: str, offsets: Mapping[MessageQueue, int], *, deadline: Deadline
-    ) -> list[RocketMQError]:
-        """Commit at every broker once, so that none waits for one that is down, then retry failed brokers.
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int], *, deadline: Deadline) -> None:
+        """Commit as `try_commit`, and try again what may succeed later.
 
-        Topics that are gone do not prevent commits in the others.
+        Raises
+        ------
+        RocketMQError
+        """
+        left = dict(offsets)
+        refused: list[RocketMQError] = []
+
+        def attempt() -> None:
+            failed = self.try_commit(group, left, deadline=deadline)
+            refused.extend(error for error in failed.values() if not error.retriable)
+            again = {queue: error for queue, error in failed.items() if error.retriable}
+            for queue in left.keys() - again.keys():
+                del left[queue]
+            if again:
+                raise gravest(again.values())
+
+        retry(attempt, deadline=deadline, clock=self._client.clock, random=self._client.random)
+        if refused:
+            raise gravest(refused)
+
+    def try_commit(
+        self, group: str, offsets: Mapping[MessageQueue, int], *, deadline: Deadline
+    ) -> dict[MessageQueue, RocketMQError]:
+        """Commit at every broker once: none waits for one that is down, or for a topic that is gone.
 
         Returns
         -------
-        list of RocketMQError
-            The errors of offsets that are not committed.
+        dict[MessageQueue, RocketMQError]
+            Why offsets are not committed.
 
         Raises
         ------
         NameServerError
         """
         client = self._client
-        gone, why = self._find_gone({queue.topic for queue in offsets}, deadline)
-        offsets = {queue: at for queue, at in offsets.items() if queue.topic not in gone}
-        self.announce(group, offsets, deadline=deadline)
+        routes = client.routes.try_served({queue.topic for queue in offsets}, deadline=deadline)
+        served = [queue for queue in offsets if not isinstance(routes[queue.topic], RouteError)]
+        self.announce(group, served, deadline=deadline)
         calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
-        owners = client.owners(offsets)
-        tables = {queue: (group, owners[queue] or queue.broker_name, queue.topic) for queue in offsets}
-        first = {table: queue for queue, table in tables.items()}
-        errors: list[RocketMQError] = []
-        for policy in (_ONCE, DEFAULT_POLICY):
-            new = [queue for table, queue in first.items() if table not in self._tables]
-            ahead = {queue: calls.pop(queue) for queue in new}
-            made = client.requests.try_each(ahead, deadline=deadline, policy=policy)
-            self._tables |= {tables[q] for q, it in made.items() if not isinstance(it, RocketMQError)}
-            rest = {queue: call for queue, call in calls.items() if tables[queue] in self._tables}
-            others = client.requests.try_each(rest, deadline=deadline, policy=policy)
-            failed = {q: it for q, it in (made | others).items() if isinstance(it, RocketMQError)}
-            errors = list(failed.values())
-            waiting = {queue: call for queue, call in calls.items() if queue not in rest}
-            calls = {queue: call for queue, call in (ahead | rest).items() if queue in failed} | waiting
-            if not calls or not all(error.retriable for error in errors):
-                break
-        return errors if why is None else [*errors, why]
-
-    def _find_gone(
-        self, topics: Iterable[str], deadline: Deadline
-    ) -> tuple[frozenset[str], RocketMQError | None]:
-        """Return the topics without a route, which prevent no commit in the others, and their error."""
-        routes = self._client.routes
-        found = routes.find_many(topics, deadline=deadline)
-        gone = frozenset(topic for topic, route in found.items() if route is None)
-        try:
-            routes.get_served(gone, deadline=deadline)
-        except (TopicNotFoundError, BrokerNotFoundError) as error:
-            error.facts["topic"] = ";".join(sorted(gone))
-            return gone, error
-        return frozenset(), None
+        tables = {queue: (group, _home(queue, routes[queue.topic]), queue.topic) for queue in offsets}
+        first = {table: queue for queue, table in tables.items() if table not in self._tables}
+        ahead = {queue: calls[queue] for queue in first.values()}
+        made = client.requests.try_each(ahead, deadline=deadline, policy=_ONCE)
+        self._tables |= {tables[q] for q, it in made.items() if not isinstance(it, RocketMQError)}
+        rest = {q: it for q, it in calls.items() if q not in ahead and tables[q] in self._tables}
+        outcomes = made | client.requests.try_each(rest, deadline=deadline, policy=_ONCE)
+        found = {queue: outcomes.get(queue, made.get(first.get(tables[queue], queue))) for queue in offsets}
+        return {queue: it for queue, it in found.items() if isinstance(it, RocketMQError)}
 
     def announce(self, group: str, queues: Iterable[MessageQueue], *, deadline: Deadline) -> None:
         """Register the group at the brokers of these queues, if it may be unknown there.
@@ -183,3 +183,9 @@ class GroupCommitter:
         except RocketMQError:
             return False
         return True
+
+
+def _home(queue: MessageQueue, route: TopicRoute | RouteError) -> str:
+    """Return the broker that keeps the queue's committed offset."""
+    owner = None if isinstance(route, RouteError) else route.owner(queue)
+    return owner or queue.broker_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.connection import Connection
@@ -12,11 +12,11 @@ from pyspark_rocketmq.client.net.pipelining import Call, pipeline
 from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.client.routes.routing import RouteCache
-from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, RouteError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, TopicRoute
 from pyspark_rocketmq.remoting.header import PullMessageRequest
 
-__all__ = ["QueueRequests", "broker_address", "gather_all", "gravest", "queue_address"]
+__all__ = ["QueueRequests", "broker_address", "gather_all", "gravest", "is_gone", "queue_address"]
 
 T = TypeVar("T")
 
@@ -59,7 +59,8 @@ class QueueRequests:
     ) -> dict[MessageQueue, T | RocketMQError]:
         """Return what each call came to: its value, or the last error that it met.
 
-        Only what failed is asked again, after a new look at the route where the error says so.
+        Only what failed, and may succeed later, is asked again, after a new look at the route where the error
+        says so. No call waits for another, or fails with it.
 
         Parameters
         ----------
@@ -67,24 +68,23 @@ class QueueRequests:
         slaves : bool
             Ask the queues' first slaves instead.
         """
-        answers: dict[MessageQueue, T] = {}
+        settled: dict[MessageQueue, T | RocketMQError] = {}
         errors: dict[MessageQueue, RocketMQError] = {}
 
         def attempt() -> None:
-            todo = {queue: call for queue, call in calls.items() if queue not in answers}
+            todo = {queue: call for queue, call in calls.items() if queue not in settled}
             errors.clear()
             outcomes = self._ask_once(todo, deadline.sooner(self._timeout_ms), slaves=slaves)
             for queue, outcome in outcomes.items():
-                if isinstance(outcome, RocketMQError):
-                    broker_name = self._name_broker(queue)
-                    errors[queue] = outcome.with_facts(broker_name=broker_name, topic=queue.topic)
+                if isinstance(outcome, RocketMQError) and outcome.retriable:
+                    errors[queue] = outcome
                 else:
-                    answers[queue] = outcome
+                    settled[queue] = outcome
             if errors:
                 raise gravest(errors.values())
 
         def look_again() -> None:
-            for topic in {queue.topic for queue in calls if queue not in answers}:
+            for topic in {queue.topic for queue in calls if queue not in settled}:
                 self._routes.invalidate(topic)
 
         try:
@@ -99,19 +99,22 @@ class QueueRequests:
                 )
         except RocketMQError as error:
             for queue in calls:
-                errors.setdefault(queue, error)  # of the route, for all that were asked
-        return {queue: answers[queue] if queue in answers else errors[queue] for queue in calls}
+                errors.setdefault(queue, error)  # no name server answered in time, for all that were asked
+        return {queue: settled[queue] if queue in settled else errors[queue] for queue in calls}
 
     def _ask_once(
         self, calls: Mapping[MessageQueue, Call[T]], deadline: Deadline, *, slaves: bool
     ) -> dict[MessageQueue, T | RocketMQError]:
-        routes = self._routes.get_served({queue.topic for queue in calls}, deadline=deadline)
+        routes = self._routes.try_served({queue.topic for queue in calls}, deadline=deadline)
         placed: list[tuple[MessageQueue, Connection, Call[T]]] = []
         at_proxies: list[tuple[MessageQueue, str, Call[T]]] = []
         outcomes: dict[MessageQueue, T | RocketMQError] = {}
         reached: dict[str, Connection | RocketMQError] = {}
         for queue, call in calls.items():
             route = routes[queue.topic]
+            if isinstance(route, RouteError):
+                outcomes[queue] = route
+                continue
             try:
                 addr = queue_address(route, queue, slave=slaves)
                 if isinstance(call.request, PullMessageRequest) and _is_behind_proxy(route, queue):
@@ -131,18 +134,25 @@ class QueueRequests:
                 outcomes[queue] = call.on(self._pool.pull_lanes(addr), deadline=deadline)
             except RocketMQError as error:
                 outcomes[queue] = error
-        return outcomes | pipeline(placed, deadline=deadline)
-
-    def _name_broker(self, queue: MessageQueue) -> str:
-        """Return the broker that was asked: a static topic's queue is named after none."""
-        route = self._routes.remembered(queue.topic)
-        return route.asked_broker(queue) if route is not None else queue.broker_name
+        answered = outcomes | pipeline(placed, deadline=deadline)
+        return {
+            queue: _with_broker(outcome, queue, routes[queue.topic]) for queue, outcome in answered.items()
+        }
 
     def _try_connection(self, addr: str) -> Connection | RocketMQError:
         try:
             return self._pool.get(addr)
         except RocketMQError as error:
             return error
+
+
+def _with_broker(
+    outcome: T | RocketMQError, queue: MessageQueue, route: TopicRoute | RouteError
+) -> T | RocketMQError:
+    """Return an error with the broker that was asked: a static topic's queue is named after none."""
+    if isinstance(outcome, RocketMQError) and not isinstance(route, RouteError):
+        return outcome.with_facts(broker_name=route.asked_broker(queue), topic=queue.topic)
+    return outcome
 
 
 def _is_behind_proxy(route: TopicRoute, queue: MessageQueue) -> bool:
@@ -202,6 +212,11 @@ def broker_address(
 def gravest(errors: Iterable[RocketMQError]) -> RocketMQError:
     """Return the error to raise for several: one that no retry helps, else one that asks for a new route."""
     return min(errors, key=lambda error: (error.retriable, not error.stale_route))
+
+
+def is_gone(outcome: object) -> TypeGuard[RouteError]:
+    """Whether a call came to nothing because its topic has no route now."""
+    return isinstance(outcome, RouteError) and "broker_name" not in outcome.facts
 
 
 async def gather_all(tasks: Iterable[Awaitable[T]]) -> list[T]:

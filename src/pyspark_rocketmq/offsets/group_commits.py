@@ -13,13 +13,17 @@ from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
-from pyspark_rocketmq.errors import RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.client.queue_requests import gravest
+from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 
 __all__ = ["GroupCommits"]
 
 _LOG: Final = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 0.1
+"""Between the last commits of a run, while they fail."""
 
 _RETRIED: Final = "offsets of group %s are not committed, tried again later: %s"
 
@@ -57,6 +61,7 @@ class GroupCommits:
         self._turn = host.condition()
         self._finished: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
+        self._failed: tuple[RocketMQError, ...] = ()
         self._due = clock.monotonic()
         self._working = False
 
@@ -70,14 +75,20 @@ class GroupCommits:
     def flush(self, timeout_s: float) -> None:
         """Commit what is finished now, and wait up to ``timeout_s``: this may be the last call."""
         deadline = Deadline(self._clock, timeout_s * 1000)
-        for _ in range(2):  # a commit under way may be of an earlier batch
-            with self._turn:
-                self._start()
-                self._turn.wait_for(lambda: not self._working, deadline.remaining_s)
         with self._turn:
+            while not deadline.expired:
+                self._wait(deadline)  # a commit under way may be of an earlier batch
+                self._start()
+                if not self._wait(deadline) or not any(error.retriable for error in self._failed):
+                    break
+                self._turn.wait(min(_PAUSE_S, deadline.remaining_s))
             missing = len(self._news())
         if missing:
             _LOG.warning("offsets of group %s in %d queues are not committed", self._group, missing)
+
+    def _wait(self, deadline: Deadline) -> bool:
+        """Wait until no commit is under way, and return whether that is so. Requires the lock."""
+        return self._turn.wait_for(lambda: not self._working, deadline.remaining_s)
 
     def _start(self) -> None:
         """Start the commit thread, unless it runs or there is nothing to commit. Requires the lock."""
@@ -93,27 +104,22 @@ class GroupCommits:
         return {q: offset for q, offset in self._finished.items() if self._committed.get(q) != offset}
 
     def _work(self) -> None:
-        """Commit what is new, broker by broker: one that is down does not prevent commits at the others."""
+        """Commit what is new. A query keeps the positions of topics that are deleted: they fail each time."""
+        failed: Mapping[MessageQueue, RocketMQError] = {}
+        news: Mapping[MessageQueue, int] = {}
         try:
             with self._turn:
                 news = self._news()
-            for broker_name in sorted({queue.broker_name for queue in news}):
-                self._commit({queue: news[queue] for queue in news if queue.broker_name == broker_name})
+            try:
+                failed = self._client.try_commit_offsets(self._group, news)
+            except RocketMQError as error:
+                failed = dict.fromkeys(news, error)
+            if failed:
+                _LOG.warning(_RETRIED, self._group, gravest(failed.values()))
         finally:
             with self._turn:
+                self._failed = tuple(failed.values())
+                self._committed |= {queue: at for queue, at in news.items() if queue not in failed}
                 self._due = self._clock.monotonic() + self._interval_s
                 self._working = False
                 self._turn.notify_all()
-
-    def _commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        try:
-            self._client.commit_offsets(self._group, offsets)
-        except RocketMQError as error:
-            _LOG.warning(_RETRIED, self._group, error)
-            gone = str(error.facts.get("topic")).split(";") if isinstance(error, TopicNotFoundError) else ()
-            rest = {queue: at for queue, at in offsets.items() if queue.topic not in gone}
-            if rest and len(rest) < len(offsets):  # a query keeps the positions of topics that are deleted
-                self._commit(rest)
-            return
-        with self._turn:
-            self._committed |= offsets

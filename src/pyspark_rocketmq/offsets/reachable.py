@@ -17,7 +17,7 @@ from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.fork import ForkSafeLock, tell_after_fork
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, ONCE_MORE
-from pyspark_rocketmq.errors import BrokerNotFoundError, RequestTimeoutError, RocketMQError
+from pyspark_rocketmq.errors import BrokerNotFoundError, RequestTimeoutError, RocketMQError, RouteError
 from pyspark_rocketmq.model import MessageQueue
 
 if TYPE_CHECKING:
@@ -153,13 +153,14 @@ class ReachableBrokers:
             answered.
         """
         topics = {queue.topic for queue in calls}
-        routes = self._client.routes.find_many(topics, deadline=self._client.deadline())
-        gone = {topic: self._why_gone(topic) for topic, route in routes.items() if route is None}
-        found: dict[MessageQueue, T | RocketMQError] = {q: gone[q.topic] for q in calls if q.topic in gone}
+        routes = self._client.routes.try_served(topics, deadline=self._client.deadline())
+        found: dict[MessageQueue, T | RocketMQError] = {}
         by_broker: dict[str, dict[MessageQueue, Call[T]]] = {}
         for queue, call in calls.items():
-            if (route := routes[queue.topic]) is not None:
-                # A static topic's queue has no fixed broker.
+            route = routes[queue.topic]
+            if isinstance(route, RouteError):
+                found[queue] = route
+            else:  # a static topic's queue has no fixed broker
                 by_broker.setdefault(route.asked_broker(queue), {})[queue] = call
         due = self._health.due(frozenset(by_broker))
         for name, own in by_broker.items():
@@ -172,14 +173,6 @@ class ReachableBrokers:
         answers = self._answer(asked[0]) if len(asked) == 1 else self._answers(asked)
         found.update(answers)
         return {queue: found[queue] for queue in calls}
-
-    def _why_gone(self, topic: str) -> RocketMQError:
-        """Return the error of a topic without a route: it may return if it was ever known."""
-        try:
-            self._client.routes.get_served((topic,), deadline=self._client.deadline())
-        except RocketMQError as error:
-            return error
-        return BrokerNotFoundError("the topic had no route a moment ago", topic=topic)
 
     def _answer(self, question: _Question[T]) -> dict[MessageQueue, T | RocketMQError]:
         """Send a request to one broker, and record the outcome."""

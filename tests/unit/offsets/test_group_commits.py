@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from tests.support.clocks import FakeClock
 from tests.support.threads import HostWithoutThreads
 
-from pyspark_rocketmq.errors import BrokerNotFoundError
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 
@@ -25,16 +26,24 @@ class Brokers:
         self.answers = threading.Event()
         self.answers.set()
         self.threads: set[str] = set()
+        self.after_commit: Callable[[], object] = lambda: None
 
-    def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+    def try_commit_offsets(
+        self, group: str, offsets: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, RocketMQError]:
         assert group == "g"
         self.asked.set()
         assert self.answers.wait(30)
         self.threads.add(threading.current_thread().name)
-        for queue in offsets:
-            if queue.broker_name in self.down:
-                raise BrokerNotFoundError("it is down", broker_name=queue.broker_name)
-        self.commits.append(dict(offsets))
+        failed: dict[MessageQueue, RocketMQError] = {
+            queue: BrokerNotFoundError("it is down", broker_name=queue.broker_name)
+            for queue in offsets
+            if queue.broker_name in self.down
+        }
+        if done := {queue: at for queue, at in offsets.items() if queue not in failed}:
+            self.commits.append(done)
+        self.after_commit()
+        return failed
 
 
 @pytest.fixture
@@ -94,7 +103,7 @@ def test_only_what_changed_is_committed(commits: GroupCommits, brokers: Brokers,
     clock.now_s += 5
     commits.record_finished({A0: 1, B0: 2})
     wait_for_the_thread()
-    assert brokers.commits == [{A0: 1}, {B0: 1}, {B0: 2}]
+    assert brokers.commits == [{A0: 1, B0: 1}, {B0: 2}]
 
 
 def test_a_broker_that_is_away_is_logged_and_tried_again(
@@ -135,6 +144,15 @@ def test_the_end_of_a_run_does_not_wait_for_ever(commits: GroupCommits, brokers:
     assert "offsets of group g in 1 queues are not committed" in caplog.text
     brokers.answers.set()
     wait_for_the_thread()
+
+
+def test_the_last_commit_of_a_run_waits_for_a_broker_that_restarts(brokers: Brokers):
+    commits = GroupCommits("g", brokers, interval_ms=5_000, clock=SYSTEM_CLOCK)
+    brokers.down.add("broker-a")
+    brokers.after_commit = brokers.down.clear
+    commits.record_finished({A0: 1, B0: 1})
+    commits.flush(30)
+    assert brokers.commits == [{B0: 1}, {A0: 1}]
 
 
 def test_a_run_without_a_batch_ends_without_a_commit(commits: GroupCommits, brokers: Brokers):

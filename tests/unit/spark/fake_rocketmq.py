@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.read.samples import MessageTimes
-from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, TopicNotFoundError
+from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.offsets.planning_client import Ends
 
@@ -106,6 +106,12 @@ class FakeRocketMQ:
         assert group == "g"
         self.on_commit(offsets)
         self.committed |= self._ask("commit_offsets", offsets, lambda queue: offsets[queue])
+
+    def try_commit_offsets(
+        self, group: str, offsets: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, RocketMQError]:
+        self.commit_offsets(group, offsets)
+        return {}
 
     def message_times(
         self, offsets: Mapping[MessageQueue, int], group: str

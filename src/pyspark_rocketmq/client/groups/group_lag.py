@@ -11,6 +11,7 @@ from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.admin_calls import consume_stats_call
 from pyspark_rocketmq.client.broker_calls import OnAway, calls_at_once, glance_deadline
 from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.queue_requests import is_gone
 from pyspark_rocketmq.client.retry import ONCE_MORE
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import RocketMQError, UnsupportedRequestError
@@ -156,6 +157,8 @@ def _ask(
     deadline = glance_deadline(client)
     answers: dict[MessageQueue, T] = {}
     for queue, outcome in client.requests.try_each(calls, deadline=deadline, policy=ONCE_MORE).items():
+        if is_gone(outcome):  # was deleted since
+            continue
         if isinstance(outcome, RocketMQError):
             on_away(str(outcome.facts.get("broker_name", queue.broker_name)), outcome)
         else:

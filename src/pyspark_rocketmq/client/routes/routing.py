@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
@@ -16,7 +16,6 @@ from pyspark_rocketmq.errors import (
     RequestTimeoutError,
     RocketMQError,
     RouteError,
-    TopicNotFoundError,
 )
 from pyspark_rocketmq.model import TopicRoute
 from pyspark_rocketmq.model.names import is_system_topic
@@ -118,27 +117,39 @@ class RouteCache:
         ------
         NameServerError
         """
+        return self._why_missing((topic,), deadline, registered)[topic]
+
+    def _why_missing(
+        self, missing: Collection[str], deadline: Deadline, registered: frozenset[str] | None = None
+    ) -> dict[str, RouteError]:
         with self._lock:
             seen = dict(self._seen)
-            homes = [seen[name] for name in self._had.get(topic, ()) if name in seen]
+            homes = {
+                topic: [seen[name] for name in self._had.get(topic, ()) if name in seen] for topic in missing
+            }
         topics: tuple[str, ...] = ()
         try:
             if registered is None:
                 registered = self._name_servers.fetch_registered_brokers(deadline=deadline)
-            # Only then may the topic be missing. The list may be long, and a known topic is looked up often.
-            if registered and registered.issuperset(each.broker_name for each in homes):
+            # Only then may a topic be missing. The list may be long, and a known topic is looked up often.
+            if registered and any(
+                registered.issuperset(each.broker_name for each in own) for own in homes.values()
+            ):
                 names = self._name_servers.topics(deadline=deadline)
                 topics = tuple(self._namespace.plain(n) for n in names if self._is_users(n, registered))
         except BrokerError:  # a managed endpoint may forbid these requests
             registered = None
-        return why_missing(
-            topic,
-            registered=registered,
-            homes=homes,
-            seen=seen.values(),
-            topics=topics,
-            name_server=";".join(self._name_servers.addresses),
-        )
+        return {
+            topic: why_missing(
+                topic,
+                registered=registered,
+                homes=own,
+                seen=seen.values(),
+                topics=topics,
+                name_server=";".join(self._name_servers.addresses),
+            )
+            for topic, own in homes.items()
+        }
 
     def _is_users(self, name: str, brokers: frozenset[str]) -> bool:
         """Whether a topic on the server is one of the namespace and of users."""
@@ -156,18 +167,42 @@ class RouteCache:
             its only broker restarts. Or the name servers are down, too.
         TopicNotFoundError, NameServerError
         """
-        names = tuple(topics)
+        routes: dict[str, TopicRoute] = {}
+        for topic, found in self.try_served(topics, deadline=deadline).items():
+            if isinstance(found, RouteError):
+                raise found
+            routes[topic] = found
+        return routes
+
+    def try_served(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute | RouteError]:
+        """Return for each topic in use its route, or the error that `get_served` raises."""
+        names = tuple(dict.fromkeys(topics))
         try:
-            return self.get_many(names, deadline=deadline)
-        except (TopicNotFoundError, NameServerError) as error:
-            looked_for = (error.facts["topic"],) if isinstance(error, TopicNotFoundError) else names
-            with self._lock:
-                if not self._ever_known.issuperset(looked_for):
-                    raise
-            raise BrokerNotFoundError(
-                f"the topic's route is gone: its brokers are down, or it was deleted ({error.message})",
-                **{"topic": ";".join(looked_for)} | error.facts,
-            ) from error
+            found = self.find_many(names, deadline=deadline)
+        except NameServerError as error:
+            known = {topic: self.remembered(topic) for topic in names}
+            return {topic: route or self._why_gone(topic, error) for topic, route in known.items()}
+        missing = [topic for topic, route in found.items() if route is None]
+        why: Mapping[str, RouteError] = {}
+        try:
+            if missing:
+                why = self._why_missing(missing, deadline)
+        except NameServerError as error:
+            why = dict.fromkeys(missing, error)
+        return {topic: route or self._why_gone(topic, why[topic]) for topic, route in found.items()}
+
+    def _why_gone(self, topic: str, error: RouteError) -> RouteError:
+        """Return the error for a topic in use: one that had a route may get it back."""
+        with self._lock:
+            known = topic in self._ever_known
+        if not known or isinstance(error, BrokerNotFoundError):
+            return error
+        gone = BrokerNotFoundError(
+            f"the topic's route is gone: its brokers are down, or it was deleted ({error.message})",
+            **{"topic": topic} | error.facts,
+        )
+        gone.__cause__ = error
+        return gone
 
     def fresh(self, topic: str) -> TopicRoute | None:
         """Return the topic's route if it is cached and good, without requests."""

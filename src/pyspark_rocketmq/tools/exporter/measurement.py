@@ -15,6 +15,7 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.groups.group_lag import GroupPosition, group_positions, stored_ranges
 from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.queue_requests import is_gone
 from pyspark_rocketmq.client.read.samples import MessageTimes, message_times
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.client.retry import ONCE_MORE
@@ -220,6 +221,8 @@ class _Measurement:
         )
         answers: dict[MessageQueue, T] = {}
         for queue, outcome in outcomes.items():
+            if is_gone(outcome):  # was deleted since
+                continue
             if isinstance(outcome, RocketMQError):
                 self._on_away(str(outcome.facts.get("broker_name", queue.broker_name)), outcome)
             else:
