@@ -11,7 +11,7 @@ from tests.support.examples import examples
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.alignment import ahead, align, barrier, heads, tails
-from pyspark_rocketmq.planning.limit import Limits, admit
+from pyspark_rocketmq.planning.limit import Limits, admit, extend
 
 QUEUES = tuple(MessageQueue("t", "a", index) for index in range(5))
 
@@ -24,7 +24,20 @@ def aligned_batch(
 ) -> dict[MessageQueue, int]:
     reach = {queue: len(times) for queue, times in store.items()}
     head_times = {queue: store[queue][offset] for queue, offset in heads(positions, reach).items()}
-    until = admit(positions, reach, limits, head_times_ms=head_times)
+    until = held_back(store, positions, admit(positions, reach, limits, head_times_ms=head_times), head_times)
+    extended = extend(positions, until, reach, limits)
+    wider = held_back(store, positions, extended, head_times)
+    assert all(wider[queue] >= end for queue, end in until.items()), "what is extended loses nothing"
+    return wider
+
+
+def held_back(
+    store: dict[MessageQueue, list[int]],
+    positions: dict[MessageQueue, int],
+    until: dict[MessageQueue, int],
+    head_times: dict[MessageQueue, int],
+) -> dict[MessageQueue, int]:
+    reach = {queue: len(times) for queue, times in store.items()}
     tail_times = {queue: store[queue][offset] for queue, offset in tails(until, reach).items()}
     if not tail_times:
         return align(positions, until, head_times_ms=head_times, tail_times_ms={}, offsets={})

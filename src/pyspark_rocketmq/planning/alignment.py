@@ -12,6 +12,9 @@ Alignment takes three rounds of look-ups, each for all queues together; the func
     if tails: offsets = ahead(positions, head_times_ms=heads, tail_times_ms=tails)
               offsets |= first offsets stored at or after barrier(tails) + 1, of all others that are read
     until = align(positions, until, head_times_ms=heads, tail_times_ms=tails, offsets=offsets)
+
+Queues that are held back leave a part of the limits, which `planning.limit.extend` gives to the others. Then
+the last two rounds are repeated.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark_rocketmq.model import MessageQueue
 
-__all__ = ["Limits", "admit", "enough", "share"]
+__all__ = ["Limits", "admit", "enough", "extend", "share"]
 
 DEFAULT_MESSAGE_BYTES: Final = 1024
 """The assumed size of a queue's messages before one has been sampled."""
@@ -83,9 +83,7 @@ def admit(
     backlog = {
         queue: reach[queue] - position for queue, position in positions.items() if reach[queue] > position
     }
-    if limits.max_rate_per_queue is not None:
-        interval_ms = FIRST_INTERVAL_MS if elapsed_ms is None else elapsed_ms
-        most = max(1, limits.max_rate_per_queue * interval_ms // 1000)
+    if (most := _most_per_queue(limits, elapsed_ms)) is not None:
         backlog = {queue: min(size, most) for queue, size in backlog.items()}
     # Each micro-batch moves the positions on, so the turn moves on with it: by as many queues as were
     # served when there is less than one message a queue, which makes a round of it.
@@ -97,6 +95,54 @@ def admit(
         sizes = {queue: max(1, (message_bytes or {}).get(queue, DEFAULT_MESSAGE_BYTES)) for queue in backlog}
         backlog = share(backlog, limits.max_bytes, turn=turn, costs=sizes, ages=ages)
     return {queue: position + backlog.get(queue, 0) for queue, position in positions.items()}
+
+
+def _most_per_queue(limits: Limits, elapsed_ms: int | None) -> int | None:
+    if limits.max_rate_per_queue is None:
+        return None
+    return max(
+        1, limits.max_rate_per_queue * (FIRST_INTERVAL_MS if elapsed_ms is None else elapsed_ms) // 1000
+    )
+
+
+def extend(
+    positions: Mapping[MessageQueue, int],
+    until: Mapping[MessageQueue, int],
+    reach: Mapping[MessageQueue, int],
+    limits: Limits,
+    *,
+    elapsed_ms: int | None = None,
+    message_bytes: Mapping[MessageQueue, int] | None = None,
+) -> dict[MessageQueue, int]:
+    """Return where the parts of a micro-batch end when it fills its limits, each grown in proportion.
+
+    For `planning.alignment`, which holds back queues after they got a share of the limits: however large
+    their backlogs are, the others are read at the full rate.
+
+    Parameters
+    ----------
+    positions, until, reach : Mapping
+        Where each queue's part begins and ends now, and how far it could be read.
+    limits, elapsed_ms, message_bytes
+        As of `admit`.
+    """
+    taken = {queue: until[queue] - position for queue, position in positions.items()}
+    if not any(taken.values()):
+        return dict(until)
+    if (most := _most_per_queue(limits, elapsed_ms)) is not None:
+        reach = {queue: min(end, positions[queue] + most) for queue, end in reach.items()}
+    budgets = []
+    if limits.max_offsets is not None:
+        budgets.append((limits.max_offsets, sum(taken.values())))
+    if limits.max_bytes is not None:
+        sizes = message_bytes or {}
+        cost = sum(many * max(1, sizes.get(q, DEFAULT_MESSAGE_BYTES)) for q, many in taken.items())
+        budgets.append((limits.max_bytes, cost))
+    grown = {
+        queue: max(many, min((many * budget // spent for budget, spent in budgets), default=many))
+        for queue, many in taken.items()
+    }
+    return {queue: min(position + grown[queue], reach[queue]) for queue, position in positions.items()}
 
 
 def share(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.planning.limit import Limits, admit, enough, share
+from pyspark_rocketmq.planning.limit import Limits, admit, enough, extend, share
 
 A, B, C = (MessageQueue("orders", "broker-a", index) for index in range(3))
 
@@ -120,3 +120,25 @@ def test_a_batch_waits_for_enough_or_long_enough(
     backlog: int, least: int | None, waited: int, expected: bool
 ) -> None:
     assert enough(backlog, min_offsets=least, waited_ms=waited, max_delay_ms=900_000) is expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "until", "expected"),
+    [
+        (Limits(max_offsets=100), {A: 10, B: 5, C: 0}, {A: 66, B: 33, C: 0}),
+        (Limits(max_offsets=80), {A: 60, B: 0, C: 0}, {A: 80, B: 0, C: 0}),
+        (Limits(max_offsets=100, max_bytes=3_000), {A: 10, B: 5, C: 0}, {A: 24, B: 12, C: 0}),
+        (Limits(max_bytes=50), {A: 1, B: 0, C: 0}, {A: 1, B: 0, C: 0}),
+        (Limits(max_offsets=100, max_rate_per_queue=20), {A: 10, B: 5, C: 0}, {A: 20, B: 20, C: 0}),
+        (Limits(max_rate_per_queue=20), {A: 10, B: 5, C: 0}, {A: 10, B: 5, C: 0}),
+        (Limits(max_offsets=1_000), {A: 10, B: 5, C: 0}, {A: 99, B: 99, C: 0}),
+        (Limits(max_offsets=100), {A: 0, B: 0, C: 0}, {A: 0, B: 0, C: 0}),
+        (Limits(), {A: 10, B: 5, C: 0}, {A: 10, B: 5, C: 0}),
+    ],
+)
+def test_a_micro_batch_is_extended_in_proportion_as_far_as_all_limits_allow(
+    limits: Limits, until: dict[MessageQueue, int], expected: dict[MessageQueue, int]
+) -> None:
+    begin, reach = {A: 0, B: 0, C: 0}, {A: 99, B: 99, C: 99}
+    sizes = {A: 100, B: 50, C: 50}
+    assert extend(begin, until, reach, limits, message_bytes=sizes) == expected

@@ -19,7 +19,7 @@ from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.alignment import ahead, align, barrier, heads, tails
-from pyspark_rocketmq.planning.limit import FIRST_INTERVAL_MS, Limits, admit, enough
+from pyspark_rocketmq.planning.limit import FIRST_INTERVAL_MS, Limits, admit, enough, extend
 from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark_rocketmq.spark.read.message_weights import MessageWeights
 
@@ -152,17 +152,32 @@ class Admission:
                 message_bytes=sizes,
                 head_times_ms=head_times,
             )
-            tail_times = self._times(client, tails(until, reach))
-            if not tail_times:
-                return until
-            after = ahead(positions, head_times_ms=head_times, tail_times_ms=tail_times)
-            others = [queue for queue in until if queue not in after and until[queue] > positions[queue]]
-            after |= client.offsets_at(dict.fromkeys(others, barrier(tail_times) + 1))
+            aligned = self._hold_back(client, positions, until, reach, head_times)
+            wider = extend(positions, aligned, reach, limits, elapsed_ms=elapsed_ms, message_bytes=sizes)
+            return (
+                aligned if wider == aligned else self._hold_back(client, positions, wider, reach, head_times)
+            )
         except RocketMQError as error:
             if not error.retriable:
                 raise
             _LOG.warning("no micro-batch now, queues cannot be aligned by event time: %s", error)
             return dict(positions)
+
+    def _hold_back(
+        self,
+        client: PlanningClient,
+        positions: Mapping[MessageQueue, int],
+        until: Mapping[MessageQueue, int],
+        reach: Mapping[MessageQueue, int],
+        head_times: Mapping[MessageQueue, int],
+    ) -> dict[MessageQueue, int]:
+        """Return the ends of the micro-batch with no queue past the oldest message that stays unread."""
+        tail_times = self._times(client, tails(until, reach))
+        if not tail_times:
+            return dict(until)
+        after = ahead(positions, head_times_ms=head_times, tail_times_ms=tail_times)
+        others = [queue for queue in until if queue not in after and until[queue] > positions[queue]]
+        after |= client.offsets_at(dict.fromkeys(others, barrier(tail_times) + 1))
         return align(positions, until, head_times_ms=head_times, tail_times_ms=tail_times, offsets=after)
 
     def _times(self, client: PlanningClient, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:

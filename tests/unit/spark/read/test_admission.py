@@ -287,11 +287,34 @@ def test_of_aligned_queues_the_oldest_is_read_where_a_limit_is_below_their_numbe
     assert [stream.trigger() for _ in range(4)] == [{A0: 1}] * 4
 
 
+@pytest.mark.parametrize("rate", [{}, {"maxRatePerQueue": "1000"}])
+def test_a_queue_that_waits_for_the_oldest_one_takes_none_of_its_limit(rate: dict[str, str]):
+    mq = FakeRocketMQ(FakeClock(), [A0, B0])
+    for _ in range(200):
+        mq.send(A0)
+        mq.clock.now_s += 1
+    for _ in range(20_000):
+        mq.send(B0)
+    stream = Stream(mq, eventTimeAlignment="store", maxOffsetsPerTrigger="100", **rate)
+    for expected in ({A0: 100}, {A0: 100}, {B0: 100}):
+        assert stream.trigger() == expected
+        mq.clock.now_s += 1
+
+
+def test_queues_of_other_density_fill_the_limit_together():
+    mq = FakeRocketMQ(FakeClock(), [A0, B0])
+    for number in range(10_000):
+        mq.send(*([A0, B0] if number < 100 else [B0]))
+        mq.clock.now_s += 1
+    stream = Stream(mq, eventTimeAlignment="store", maxOffsetsPerTrigger="50")
+    assert stream.trigger() == {A0: 25, B0: 25}
+
+
 def test_aligned_queues_keep_to_a_limit_of_bytes():
     mq = hours_apart()
     mq.sizes = {A0: 4_000, B0: 4_000}
     stream = Stream(mq, eventTimeAlignment="store", maxBytesPerTrigger="160000")
-    assert stream.trigger() == {A0: 20}, "the other half of the bytes is of the hour after it"
+    assert stream.trigger() == {A0: 40}, "the other queue is of the hour after it"
 
 
 def test_aligned_queues_keep_to_their_rate():
