@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -162,6 +163,24 @@ def test_changed_rows_of_an_aggregation_are_messages_with_their_key(run, topic, 
     changed = sorted((m for m in found if m.keys == "3"), key=lambda m: m.queue_offset)
     assert [json.loads(m.body)["user_id"] for m in changed] == [2, 3], "in one queue, the latest one last"
     assert len({m.queue_id for m in changed}) == 1
+
+
+def test_a_transactional_query_of_changed_rows_begins_again_without_its_checkpoint(
+    run, topic, settled, tmp_path
+):
+    first, second = topic(queues=1), topic(queues=1)
+    run(SINK + VALUES, first)
+    settled(first, 3)
+    sink = SINK.replace("rocketmq_sink", "counts").replace("'user_behavior'", f"'{second}'")
+    once = f"'deliveryGuarantee' = 'transactional', 'transactionLog' = '{tmp_path}/log', "
+    sink = sink.replace("'connector'", f"{once} 'connector'")
+    text = SOURCE.replace("'connector'", "'startingOffsets' = 'earliest', 'connector'") + sink
+    text += "INSERT INTO counts SELECT count(*), 1, behavior FROM rocketmq_source GROUP BY behavior"
+    for written in (3, 6):
+        job = run(text, first, trigger="availableNow", outputMode="update")
+        assert job.await_termination(240)
+        settled(second, written)
+        shutil.rmtree(tmp_path / "checkpoint")
 
 
 @pytest.mark.parametrize(

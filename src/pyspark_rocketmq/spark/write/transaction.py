@@ -71,18 +71,6 @@ class Transactions:
         self._log = log
         self._outage_timeout_ms = outage_timeout_ms
 
-    def known_as(self, name: TransactionName, former: TransactionName | None) -> TransactionName:
-        """Return the name under which a batch was decided: ``former`` if an earlier release did that.
-
-        Raises
-        ------
-        RocketMQError
-            The log cannot be read.
-        """
-        if former is None or self._log.has_batches(name.owner):
-            return name
-        return former if self._log.has_batches(former.owner) else name
-
     def commit(self, name: TransactionName, halves: pa.Table, *, group: str, ordered: bool) -> None:
         """Make a batch visible: this one, or the one that was decided before under the same name.
 

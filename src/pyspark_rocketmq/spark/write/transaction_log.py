@@ -146,10 +146,6 @@ class TransactionLog:
         """Return the number of the newest batch whose commit is finished."""
         return max(self._numbers(owner, _DONE), default=None)
 
-    def has_batches(self, owner: str) -> bool:
-        """Whether a batch of an owner was decided."""
-        return self.newest_done(owner) is not None or bool(self.undone(owner))
-
     def undone(self, owner: str) -> tuple[int, ...]:
         """Return the numbers of the batches whose commit has begun and is not known to be finished."""
         done = self.newest_done(owner)

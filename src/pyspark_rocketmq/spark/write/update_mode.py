@@ -26,9 +26,10 @@ _PLACES: Final = frozenset({"shardingkey", "messagegroup", "queueid"})
 def message_writer(job: str, options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     """Return a function for ``foreachBatch`` that sends a batch's rows as messages.
 
-    Delivery promise: that of a batch write with the job as ``jobId`` and the batch's number as ``jobBatch``:
-    at least once, and each row once if ``deliveryGuarantee`` is transactional. In update mode, a row is sent
-    whenever it has changed; readers use the last message of a key.
+    Delivery promise: that of a batch write with the job and the query's id as ``jobId``, and the batch's
+    number as ``jobBatch``: at least once, and each row once if ``deliveryGuarantee`` is transactional. A
+    query without its former checkpoint is another one, whose batches are all written. In update mode, a row
+    is sent whenever it has changed; readers use the last message of a key.
 
     Order: rows with ``keys`` that select no queue get their keys as sharding key. All messages of a key are
     then in one queue, in the order of the batches, and the last one is the latest row. Between keys of
@@ -44,7 +45,8 @@ def message_writer(job: str, options: Mapping[str, str]) -> Callable[[DataFrame,
     given = {name.lower() for name in options}
 
     def send(batch: DataFrame, number: int) -> None:
-        once = {"jobId": job, "jobBatch": str(number)} if given & _NEEDS_JOB else {}
+        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        once = {"jobId": f"{job}/{query}", "jobBatch": str(number)} if given & _NEEDS_JOB else {}
         others = {name: value for name, value in options.items() if name.lower() not in _JOB}
         rows = _by_key(batch, given)
         rows.write.format("rocketmq").mode("append").options(**others, **once).save()

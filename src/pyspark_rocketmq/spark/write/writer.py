@@ -28,7 +28,6 @@ from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
 from pyspark_rocketmq.spark.write.committed.staging_topic import (
     batch_name,
     batch_of_job,
-    former_name,
     options_of_tasks,
     require_same_queues,
 )
@@ -255,13 +254,10 @@ def _conclude(
     transaction = _transaction(messages, options, connect)
     if transaction is not None:
         transactions, name, halves, group = transaction
-        name = transactions.known_as(name, former_name(options))
         transactions.commit(name, halves, group=group, ordered=is_ordered(options, layout))
-    for given in _committed_by_ranges(messages, options):
+    for name in _committed_by_ranges(messages, options):
         client = connect(options.client)
         commits = RangeCommits(client, options_of_tasks(options))
-        wrote = any(report.ranges for report in reports)
-        name = commits.known_as(given, former_name(options)) if wrote else given
         commits.commit(name, [report.ranges for report in reports])
         if options.is_staged and any(report.rows for report in reports):
             StagedAppends(client, options, commits, ordered=is_ordered(options, layout)).append(name)

@@ -105,15 +105,6 @@ class RangeCommits:
         """
         return self._find(name, thorough=thorough)[0]
 
-    def known_as(self, name: TransactionName, former: TransactionName | None) -> TransactionName:
-        """Return the name under which a batch is committed: ``former`` if an earlier release did that."""
-        if former is None or self.patiently(lambda: self._search(name, thorough=True))[0] is not None:
-            return name
-        if not self.is_committed(former):
-            return name
-        self.abandon(name)  # what tasks have begun
-        return former
-
     def find_commit(self, name: TransactionName) -> tuple[int, Commit] | None:
         """Return the valid commit of a batch, and its offset; None if another one is the owner's last."""
         newest, _ = self.patiently(lambda: self._search(name, thorough=True))

@@ -18,7 +18,6 @@ __all__ = [
     "batch_name",
     "batch_of_job",
     "check_target",
-    "former_name",
     "options_of_tasks",
     "require_same_queues",
 ]
@@ -44,13 +43,6 @@ def batch_name(options: SinkOptions, owner: str, number: int = 0) -> Transaction
 def batch_of_job(options: SinkOptions, job: str) -> TransactionName:
     """Return the name of a batch write: that of a job, or of its batch ``jobBatch``."""
     return batch_name(options, job, options.job_batch or 0)
-
-
-def former_name(options: SinkOptions) -> TransactionName | None:
-    """Return the name by which earlier releases knew a batch of a job: each was a job."""
-    if options.job_batch is None:
-        return None
-    return batch_name(options, f"{options.job_id}-{options.job_batch}")
 
 
 def require_same_queues(client: Client, options: SinkOptions) -> None:
