@@ -25,10 +25,12 @@ from pyspark_rocketmq.client import (
     PushConsumer,
     PushOptions,
 )
+from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
 from pyspark_rocketmq.planning.assign import AllocateStrategy, allocate
 from pyspark_rocketmq.record.decode.objects import MessageDecoder
+from pyspark_rocketmq.remoting.header import ResetOffsetRequest
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 JAVA_S = 60
@@ -384,3 +386,42 @@ def test_whole_pulls_are_committed_when_they_are_finished(mq, send, topic, clien
     finally:
         consumer.close()
     assert client.committed_offsets(group, ends) == ends
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("behind", [False, True], ids=["idle", "catching up"])
+def test_a_member_that_runs_follows_an_operators_reset(mq, send, topic, client, group, behind, ordered):
+    name, sent = topic(queues=1), 4_000 if behind else 40
+    (queue,) = client.read_queues(name)
+    send(name, sent)
+    eventually(lambda: client.max_offsets([queue])[queue] == sent, what="all to be readable")
+    got: list[int] = []
+    was_reset = threading.Event()
+
+    def take(worker: QueueWorker, run: PulledRun) -> None:
+        got.extend(m.queue_offset for m in MessageDecoder(run.queue).messages([run.chunk()]))
+        if len(got) > 300:  # several pulls are in flight
+            was_reset.wait(30)
+        worker.finish_run(run)
+
+    consumer = PushConsumer(group, mq.name_server, PushOptions(start=FIRST, commit_ms=100, ordered=ordered))
+    consumer.subscribe(name)
+    consumer.start_runs(take)
+    try:
+        eventually(lambda: len(got) > 300 if behind else len(got) == sent, 30, what="the first messages")
+        to = sent if behind else 30
+        request = ResetOffsetRequest(group=group, topic=name, timestamp=-1, queue_id=0, offset=to)
+        connection = client.connection(mq.brokers[0].address)
+        connection.call(request, deadline=client.deadline()).require()
+        was_reset.set()
+        send(name, 5)
+        eventually(lambda: got[-1] == sent + 4, 30, what="the newest message")
+        if behind:
+            assert len(got) < sent / 2, "the messages that the operator skipped"
+        else:
+            assert got == [*range(sent), *range(to, sent + 5)]
+        ends = client.max_offsets([queue])
+        eventually(lambda: client.committed_offsets(group, [queue]) == ends, 10, what="the commit")
+    finally:
+        was_reset.set()
+        consumer.close()

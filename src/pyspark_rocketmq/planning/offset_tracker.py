@@ -43,8 +43,8 @@ class InFlight:
     def add(self, messages: Iterable[tuple[int, int]], *, next_offset: int) -> None:
         """Record delivered messages (offset and size in bytes), and where to pull next."""
         for offset, size in messages:
+            self.bytes += size - self._sizes.get(offset, 0)  # again, after a reset of the group
             self._sizes[offset] = size
-            self.bytes += size
         self._next = next_offset
 
     def finish(self, offsets: Iterable[int]) -> None:

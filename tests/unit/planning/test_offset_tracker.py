@@ -27,6 +27,16 @@ def test_what_is_not_in_flight_is_ignored():
     assert (queue.position, queue.bytes) == (1, 0)
 
 
+def test_what_is_pulled_again_while_it_is_in_flight_counts_once():
+    queue = InFlight(0)
+    for _ in range(2):  # an operator has reset the group meanwhile
+        queue.add([(0, 7)], next_offset=1)
+    assert (len(queue), queue.bytes) == (1, 7)
+    queue.finish([0])
+    queue.finish([0])
+    assert (queue.position, queue.bytes) == (1, 0)
+
+
 @examples(80)
 @given(st.lists(st.integers(1, 4), max_size=6), st.randoms(use_true_random=False))
 def test_nothing_unfinished_is_ever_passed(pulls, random):

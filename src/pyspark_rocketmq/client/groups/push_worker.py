@@ -20,7 +20,7 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.groups.push_decoding import PushDecoder
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.threads import Event, Worker
-from pyspark_rocketmq.client.read.pull_answer import check_pull
+from pyspark_rocketmq.client.read.pull_answer import GroupResetError, check_pull
 from pyspark_rocketmq.client.read.pull_filter import agree_on_selector
 from pyspark_rocketmq.client.read.range_reader import Pulled, read_chunks
 from pyspark_rocketmq.client.read.read_options import ReadOptions
@@ -295,6 +295,9 @@ class QueueWorker:
                 self._wait_for_room()
                 if not self._stopped.is_set():
                     self._pull()
+            except GroupResetError as reset:
+                _LOG.warning("%s: %s", self.queue, reset)
+                self._continue_at(reset.offset)
             except RocketMQError as error:
                 if self._stopped.is_set():  # the consumer closed the connections
                     return
@@ -343,21 +346,25 @@ class QueueWorker:
             _LOG.warning("%s has no offset %d: continuing at %d", self.queue, self._next, next_offset)
         elif answer.status is PullStatus.NO_MATCHED_MSG and next_offset == self._next:
             self.pause(_PAUSE_AFTER_ERROR_S)  # a slave that lags answers without progress
-        with self._state:
-            if self.stopped:
-                return
-            self._next = next_offset
-            sizes = [(message.queue_offset, len(message.body)) for message in messages]
-            if run is not None:
-                sizes.append((run.from_offset, len(run.records)))
-            self._in_flight.add(sizes, next_offset=next_offset)
+        taken = [(message.queue_offset, len(message.body)) for message in messages]
+        taken += [] if run is None else [(run.from_offset, len(run.records))]
+        if not self._continue_at(next_offset, taken):
+            return
         if messages:
             self._deliver(self, messages)
         if run is not None and take is not None:
             take(self, run)
             if answer.header.max_offset - next_offset > _LAG_IN_PULLS * options.pull_batch_size:
                 with contextlib.suppress(DataLossError):  # the next pull tells: a queue may be hidden only
-                    self._catch_up(take, answer.header.max_offset)
+                    self._catch_up(take, min(answer.header.max_offset, next_offset + _MOST_CAUGHT_UP))
+
+    def _continue_at(self, next_offset: int, taken: Iterable[tuple[int, int]] = ()) -> bool:
+        """Record what was pulled, and where to pull next; return whether the worker is not stopped."""
+        with self._state:
+            if not self.stopped:
+                self._next = next_offset
+                self._in_flight.add(taken, next_offset=next_offset)
+            return not self.stopped
 
     def _is_master(self, addr: str) -> bool:
         try:
@@ -366,30 +373,24 @@ class QueueWorker:
             return False
 
     def _catch_up(self, take: TakeRun, end: int) -> None:
-        """Read up to the queue's last known end with several pulls in flight. What is missing is an error."""
+        """Read up to an offset, with several pulls in flight. What is missing is an error."""
         options = ReadOptions(
             consumer_group=self._group,
             selector=self._selector,
+            follow_resets=True,
             pull_batch_size=self._options.pull_batch_size,
             pulls_in_flight=_PULLS_IN_FLIGHT,
             stall_timeout_ms=_STALL_MS,
         )
-        wanted = OffsetRange(self.queue, self._next, min(end, self._next + _MOST_CAUGHT_UP))
-        for event in read_chunks(self._client, [wanted], options):
+        for event in read_chunks(self._client, [OffsetRange(self.queue, self._next, end)], options):
             for chunk in event.chunks if isinstance(event, Pulled) else ():
                 self._wait_for_room()
                 records = bytes(memoryview(chunk.buffer)[chunk.start : chunk.end])
-                begin, until = chunk.from_offset, chunk.until_offset
-                with self._state:
-                    if self.stopped:
-                        return
-                    self._next = until
-                    self._in_flight.add([(begin, len(records))], next_offset=until)
-                take(self, PulledRun(self.queue, begin, chunk.offset_delta, records, until))
-        with self._state:
-            if not self.stopped:
-                self._next = wanted.until_offset
-                self._in_flight.add([], next_offset=self._next)
+                if not self._continue_at(chunk.until_offset, [(chunk.from_offset, len(records))]):
+                    return
+                begin, delta = chunk.from_offset, chunk.offset_delta
+                take(self, PulledRun(self.queue, begin, delta, records, chunk.until_offset))
+        self._continue_at(end)
 
     def _to_run(self, answer: PullAnswer) -> PulledRun | None:
         if answer.status is not PullStatus.FOUND:

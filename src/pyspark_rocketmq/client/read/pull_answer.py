@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark_rocketmq.client.client import Client
 
 __all__ = [
+    "GroupResetError",
     "PullPayload",
     "Records",
     "Removed",
@@ -41,6 +42,7 @@ __all__ = [
     "count_records",
     "has_natural_holes",
     "is_busy",
+    "is_reset",
     "position",
     "queue_is_gone",
     "scans_for_filter",
@@ -79,6 +81,14 @@ class Removed:
 
 
 PullPayload: TypeAlias = Records | Scanned | Removed
+
+
+class GroupResetError(RocketMQError):
+    """An operator has reset the group, whose member continues at ``offset``. No broker tells it twice."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__("an operator has reset the group's offset", offset=offset)
+        self.offset = offset
 
 
 def position(fields: Mapping[str, str]) -> tuple[int, int, int]:
@@ -123,6 +133,14 @@ def is_busy(response: Response) -> bool:
     if response.code in {ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL}:
         return not slave_is_closed(response.remark)
     return limits_cold_data(response.code, response.remark)
+
+
+def is_reset(response: Response, header: PullMessageResponse, offset: int) -> bool:
+    """Return whether PULL_OFFSET_MOVED is the answer to a pull at ``offset`` after a reset of its group.
+
+    Of a static topic's queue the remark is left out: an offset that exists means a reset, too.
+    """
+    return response.remark == "OFFSET_RESET" or header.min_offset <= offset < header.max_offset
 
 
 def slave_is_closed(remark: str | None) -> bool:

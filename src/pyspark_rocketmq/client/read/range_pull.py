@@ -76,10 +76,7 @@ class RangePull:
         self._hint = client.pull_hints.of(offsets.queue, options.selector)
         self._filtered = not options.selector.takes_all
         self._window: PullWindow[PullPayload] = PullWindow(
-            offsets,
-            batch_size=options.pull_batch_size,
-            filtered=self._filtered,
-            stride=self._hint.stride,
+            offsets, batch_size=options.pull_batch_size, filtered=self._filtered, stride=self._hint.stride
         )
         self._channel: PullChannel | None = None
         self._template: RequestTemplate | None = None
@@ -343,10 +340,12 @@ class RangePull:
     def _handle_move(self, ask: Ask, response: Response) -> None:
         header = PullMessageResponse.parse(response.fields)
         self._window.postpone(ask.offset)
+        reset = pull_answer.is_reset(response, header, ask.offset)
+        if reset and self._options.follow_resets:
+            raise pull_answer.GroupResetError(header.next_begin_offset)
         if not self._is_head(ask):
             return  # asked again when its turn comes
-        # Of a static topic's queue the remark is left out: an offset that exists means a reset, too.
-        if response.remark == "OFFSET_RESET" or header.min_offset <= ask.offset < header.max_offset:
+        if reset:
             self._leave_alone(response)  # a reset of the group is not of our offsets
         elif header.next_begin_offset <= ask.offset:
             self._missing(header)
@@ -357,8 +356,8 @@ class RangePull:
 
     def _missing(self, header: PullMessageResponse) -> None:
         """Wait for offsets at or after the queue's end, at its master. After some time they count as lost."""
-        patience_ms = self._options.missing_patience_ms
-        if not self._replica.at_master or self._patience.missing_ms(self._now()) < patience_ms:
+        missing_ms = self._patience.missing_ms(self._now())
+        if not self._replica.at_master or missing_ms < self._options.missing_patience_ms:
             raise self._not_here()
         self._give_up(PullVerdict.BEYOND_MAX, header.max_offset)
 

@@ -20,6 +20,9 @@ class ReadOptions:
     selector : MessageSelector
     fail_on_data_loss : bool
         Whether lost messages raise `DataLossError` or are counted and skipped.
+    follow_resets : bool
+        Whether an operator's reset of the group ends the read with `GroupResetError`, as members of it need.
+        Other readers keep separate offsets, which a reset does not change.
     pull_batch_size : int
         Maximum messages per pull; brokers limit it (32 by default).
     pulls_in_flight : int, optional
@@ -44,6 +47,7 @@ class ReadOptions:
     consumer_group: str
     selector: MessageSelector = MessageSelector()  # noqa: RUF009 - frozen
     fail_on_data_loss: bool = True
+    follow_resets: bool = False
     pull_batch_size: int = 1024
     pulls_in_flight: int | None = None
     max_bytes_in_flight: int = 32 << 20
