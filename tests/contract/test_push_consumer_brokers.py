@@ -149,3 +149,23 @@ def test_beside_a_java_consumer_while_a_broker_is_away(two, member, topic: Topic
             eventually(lambda: set(got()) == set(bodies), 30, what="all further messages")
         finally:
             two.broker("broker-b").start()
+
+
+def test_what_a_broker_loses_of_the_groups_offsets_is_committed_again(topic: TopicFactory, group):
+    """It keeps them in memory between two writes to its disk; a queue may have no news for a long time."""
+    never = {"flushConsumerOffsetInterval": "3600000"}
+    with DevCluster(broker_config=never) as own, Client(own.name_server) as client:
+        name = topic(queues=2, cluster=own)
+        queues = client.read_queues(name)
+        for queue in queues:
+            send(client, queue, "old", 3)
+        ends = dict.fromkeys(queues, 3)
+        eventually(lambda: client.max_offsets(queues) == ends, 20, what="the messages to be readable")
+        one = Member(own, group, PushOptions(commit_ms=200, rebalance_ms=1_000, start=LAST)).start(name)
+        try:
+            eventually(lambda: client.committed_offsets(group, queues) == ends, 30, what="where it begins")
+            own.broker().kill()
+            own.broker().start()
+            eventually(lambda: client.committed_offsets(group, queues) == ends, 60, what="the offsets again")
+        finally:
+            one.consumer.close()

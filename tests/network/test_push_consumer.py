@@ -139,6 +139,19 @@ def test_start_offsets_are_committed_at_once(mq, member):
     )
 
 
+def test_what_a_broker_loses_of_the_offsets_in_a_crash_is_committed_again(mq, member):
+    """It writes them to its disk every 5 s, and a queue may have no news for a long time after that."""
+    queue = mq.queue("orders")
+    put(mq, queue, b"old")
+    one = member(start=LAST).start("orders")
+    eventually(lambda: mq.committed(GROUP, queue) == 1, 30, what="where it begins")
+    mq.stop_broker("broker-a")
+    mq._stores["broker-a"].committed.clear()
+    mq.start_broker("broker-a")
+    eventually(lambda: mq.committed(GROUP, queue) == 1, 15, what="the offset again")
+    assert one.bodies == []
+
+
 def test_a_queue_that_came_while_no_member_was_looking_is_read_from_its_first_message(mq, member):
     first = member(start=LAST).start("orders")
     eventually(lambda: mq.committed(GROUP, mq.queue("orders")) == 0, 30, what="the first commit")

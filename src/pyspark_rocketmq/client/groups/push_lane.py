@@ -98,7 +98,7 @@ class BrokerLane:
         self._addrs: tuple[str, ...] = ()
         self._workers: dict[MessageQueue, QueueWorker] = {}
         self._leaving: dict[QueueWorker, float] = {}
-        self._committed: dict[MessageQueue, int] = {}
+        self._committed: dict[MessageQueue, int | None] = {}
         self._unsure: set[MessageQueue] = set()
         self._ran_s = self._now()
         self._due: dict[_Step, float] = {}
@@ -264,8 +264,9 @@ class BrokerLane:
         workers = [w for w in self.workers if w.queue.topic == topic and w.queue in self._unsure]
         stored = self._member.progress.read([worker.queue for worker in workers]) if workers else {}
         for worker in workers:
-            if (stored[worker.queue] or 0) > self._committed.get(worker.queue, 0):
+            if (stored[worker.queue] or 0) > (self._committed.get(worker.queue) or 0):
                 self._lose(worker)
+            self._committed[worker.queue] = stored[worker.queue]  # a crash loses the newest commits
         self._unsure -= stored.keys()
 
     def _lose(self, worker: QueueWorker) -> None:
