@@ -58,6 +58,13 @@ QUERIES = {
           FROM bids) AS ranked
         WHERE place <= 2""",
     ),
+    "r_second_of_rows": (
+        "id BIGINT, price BIGINT, PRIMARY KEY (id, price) NOT ENFORCED",
+        """SELECT id, price FROM (
+          SELECT id, price, ROW_NUMBER() OVER (PARTITION BY category ORDER BY price DESC, id) AS place
+          FROM bids) AS ranked
+        WHERE place = 2""",
+    ),
     "r_key_that_moves": (
         "mark BIGINT, id BIGINT, PRIMARY KEY (mark) NOT ENFORCED",
         "SELECT SUM(price) * 100 + id, id FROM bids GROUP BY id",

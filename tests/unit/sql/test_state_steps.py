@@ -138,6 +138,28 @@ def test_a_join_keeps_the_rows_of_both_sides():
         assert join.operation.outer == outer
 
 
+@pytest.mark.parametrize(
+    ("query", "reads"),
+    [
+        ("SELECT id FROM ({}) WHERE rn <= 3", False),
+        ("SELECT id FROM ({}) AS t WHERE t.rn < 4 AND p > 0", False),
+        ("SELECT id FROM ({}) WHERE 3 >= rn", False),
+        ("SELECT id FROM ({}) WHERE rn = 1", False),
+        ("SELECT id FROM ({}) WHERE rn = 3", True),
+        ("SELECT id FROM ({}) AS t WHERE t.rn <= 3 AND 2 <= rn", True),
+        ("SELECT id FROM ({}) WHERE rn <= 3 AND rn <= 2", True),
+        ("SELECT id FROM ({}) WHERE rn <= 3 AND MOD(rn, 2) = 0", True),
+        ("SELECT COUNT(*) FROM ({}) WHERE rn <= 3 GROUP BY k, rn", True),
+        ("SELECT COUNT(*) FROM ({}) WHERE rn <= 3 GROUP BY k HAVING MAX(rn) > 1", True),
+        ("SELECT b.id FROM ({}) AS t JOIN bid AS b ON b.p = t.rn WHERE t.rn <= 3", True),
+    ],
+)
+def test_a_row_whose_rank_alone_changes_is_replaced_where_the_query_reads_ranks(query, reads):
+    steps = made(query.format(RANKED), always=True).steps
+    (ranking,) = [step.operation for step in steps if isinstance(step.operation, Ranking)]
+    assert ranking.shows_rank is reads
+
+
 def test_a_ranking_says_its_order_and_whether_a_rank_is_shown():
     (step,) = made(f"SELECT id, p FROM ({RANKED}) WHERE rn <= 3").steps
     assert step.text == "SELECT k AS __k0, p AS __o0, ts AS __o1, STRUCT(*) AS __row FROM bid"

@@ -15,7 +15,16 @@ from pyspark_rocketmq.sql.flinksql.relations import WINDOW
 from pyspark_rocketmq.sql.flinksql.selects import is_aggregation
 from pyspark_rocketmq.sql.statements import Position, Query
 
-__all__ = ["RANK", "checked_limit", "distinct_aggregates", "rank_limit", "ranked", "top_select", "unpacked"]
+__all__ = [
+    "RANK",
+    "checked_limit",
+    "distinct_aggregates",
+    "rank_limit",
+    "ranked",
+    "reads_rank",
+    "top_select",
+    "unpacked",
+]
 
 RANK: Final = "__top"
 _NUMBER: Final = "DECIMAL(38, 9)"
@@ -129,19 +138,46 @@ def _refuse_more_than_rows(inner: exp.Select, query: Query) -> None:
 
 def rank_limit(outer: exp.Select, name: str) -> int | None:
     """Return the highest rank that a query selects; None without a constant bound."""
-    where = outer.args.get("where")
-    for condition in (
-        where.this.flatten() if where and isinstance(where.this, exp.And) else [where and where.this]
-    ):
-        match condition:
-            case exp.LTE() | exp.EQ() | exp.LT():
-                column, number = condition.this, condition.expression
-            case exp.GTE() | exp.GT():
-                column, number = condition.expression, condition.this
-            case _:
-                continue
-        if isinstance(column, exp.Column) and column.name.lower() == name.lower() and number.is_int:
-            return int(number.name) - isinstance(condition, exp.LT | exp.GT)
+    bounds = (_bound(condition, name) for condition in _conditions(outer))
+    return next((bound for bound in bounds if bound is not None), None)
+
+
+def reads_rank(outer: exp.Select, name: str) -> bool:
+    """Whether a query does more with the ranks of rows than to select those up to the highest one."""
+    limit = rank_limit(outer, name)
+    others = [
+        condition
+        for condition in _conditions(outer)
+        if _bound(condition, name) != limit or (isinstance(condition, exp.EQ) and limit != 1)
+    ]
+    rest = outer.copy()
+    rest.set("with_", None)
+    rest.set("from_", None)
+    rest.set("where", exp.Where(this=exp.and_(*others)) if others else None)
+    return any(item.is_star for item in rest.expressions) or any(
+        column.name.lower() == name.lower() for column in rest.find_all(exp.Column)
+    )
+
+
+def _conditions(select: exp.Select) -> list[exp.Expr]:
+    """Return the conditions of WHERE that all hold."""
+    where = select.args.get("where")
+    if where is None:
+        return []
+    return list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+
+
+def _bound(condition: exp.Expr, name: str) -> int | None:
+    """Return the highest rank that meets a condition; None if it has no constant bound."""
+    match condition:
+        case exp.LTE() | exp.EQ() | exp.LT():
+            column, number = condition.this, condition.expression
+        case exp.GTE() | exp.GT():
+            column, number = condition.expression, condition.this
+        case _:
+            return None
+    if isinstance(column, exp.Column) and column.name.lower() == name.lower() and number.is_int:
+        return int(number.name) - isinstance(condition, exp.LT | exp.GT)
     return None
 
 

@@ -13,6 +13,7 @@ from pyspark_rocketmq.sql.flinksql.changes import (
     distinct_aggregates,
     rank_limit,
     ranked,
+    reads_rank,
     top_select,
     unpacked,
 )
@@ -45,7 +46,6 @@ from pyspark_rocketmq.sql.flinksql.state.needs import (
     is_of_database,
     needs_state,
     shown_rank,
-    shows_rank,
 )
 from pyspark_rocketmq.sql.flinksql.state.overs import over_calls, over_step, refuse_over
 from pyspark_rocketmq.sql.flinksql.state.replaced import fixed_of_ranks, fixed_outputs, fixed_union
@@ -393,7 +393,7 @@ class Translator:
         """Make a Top-N read its rows from a step with state."""
         limit = checked_limit(outer, inner, rank, self._query)
         sources = self._read(inner, known)
-        shows = shows_rank(outer, rank.alias)
+        shows = reads_rank(outer, rank.alias)
         name = self._state.name()
         self.steps.append(rank_step(inner, rank, sources, name, limit=limit, shows_rank=shows))
         return Relation(stream=True, changelog=True, keeps_state=True)
