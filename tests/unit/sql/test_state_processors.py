@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.types import DecimalType, LongType, StringType, StructField, StructType
 
-from pyspark_rocketmq.sql.state.processors import OP, GroupChanges, RankChanges
+from pyspark_rocketmq.sql.state.processors import OP, SIDE, GroupChanges, JoinChanges, RankChanges
 from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Grouping, Ranking
 
 
@@ -56,7 +56,7 @@ def test_a_group_emits_its_change_and_is_forgotten_with_its_last_row():
         ]
     )
     state = OneValue()
-    processor = GroupChanges(grouping, output, changes=True, ttl_ms=5)
+    processor = GroupChanges(grouping, output, changes=True, ttl_ms=None)
     processor.init(state)  # type: ignore[arg-type]
     row = Row("__a1", OP)
     one, two = Decimal("1.00"), Decimal("2.00")
@@ -69,12 +69,61 @@ def test_a_group_emits_its_change_and_is_forgotten_with_its_last_row():
         ("k", 1, Decimal("2.0000"), "+U", 1),
     ]
     assert emitted(processor, ("k",), [row(two, "-D")]) == [("k", 1, Decimal("2.0000"), "-D", 0)]
-    assert (state.value, state.ttl_ms) == (None, 5)
+    assert (state.value, state.ttl_ms) == (None, None)
     # A row may be taken back before it comes, in another batch.
     assert emitted(processor, ("k",), [row(one, "-U")]) == []
     assert state.value is not None
     assert emitted(processor, ("k",), [row(one, "+I")]) == []
     assert state.value is None
+
+
+def group_of(
+    keys: int, fold: Fold, *, changes: bool, ttl_ms: int | None = 5
+) -> tuple[GroupChanges, OneValue]:
+    fields = [*(StructField(f"__k{at}", StringType()) for at in range(keys)), StructField("__r0", LongType())]
+    grouping = Grouping(keys, (Aggregate(fold),))
+    processor, state = GroupChanges(grouping, StructType(fields), changes=changes, ttl_ms=ttl_ms), OneValue()
+    processor.init(state)  # type: ignore[arg-type]
+    return processor, state
+
+
+def test_a_group_with_a_time_to_live_emits_its_result_again_for_those_that_keep_it():
+    row = Row("__a0")
+    processor, state = group_of(1, Fold.MAX, changes=False)
+    assert state.ttl_ms == 5
+    assert emitted(processor, ("k",), [row(7)]) == [("k", 7, "+I", 1)]
+    assert emitted(processor, ("k",), [row(3)]) == [("k", 7, "-U", 0), ("k", 7, "+U", 1)]
+    processor, _ = group_of(1, Fold.MAX, changes=False, ttl_ms=None)
+    assert emitted(processor, ("k",), [row(7)]) == [("k", 7, "+I", 1)]
+    assert emitted(processor, ("k",), [row(3)]) == []
+
+
+def test_rows_that_were_forgotten_are_not_taken_back():
+    row = Row("__a0", OP)
+    processor, state = group_of(1, Fold.SUM, changes=True)
+    assert emitted(processor, ("k",), [row(7, "+I")]) == [("k", 7, "+I", 1)]
+    state.clear()  # the time to live is over
+    assert emitted(processor, ("k",), [row(7, "-U"), row(9, "+U")]) == [("k", 9, "+I", 1)]
+    state.clear()
+    assert emitted(processor, ("k",), [row(9, "-D")]) == []
+    assert emitted(processor, ("k",), [row(2, "+I")]) == [("k", 2, "+I", 1)]
+
+
+def test_a_join_takes_back_no_pairs_of_rows_that_were_forgotten():
+    names = ("__0f0", "__1f0", "__has_left", "__has_right")
+    output = StructType([StructField(name, LongType()) for name in names])
+    processor = JoinChanges((["__0f0"], ["__1f0"]), (True, False), output, ttl_ms=5)
+    state = OneValue()
+    processor.init(state)  # type: ignore[arg-type]
+    row = Row("__0f0", "__1f0", SIDE, OP)
+    assert emitted(processor, ("k",), [row(1, None, 0, "+I")]) == [(1, None, True, False, "+I", 0)]
+    state.clear()
+    changed = [row(1, None, 0, "-U"), row(2, None, 0, "+U")]
+    assert emitted(processor, ("k",), changed) == [(2, None, True, False, "+I", 0)]
+    assert emitted(processor, ("k",), [row(None, 5, 1, "+I")]) == [
+        (2, None, True, False, "-D", 0),
+        (2, 5, True, True, "+I", 1),
+    ]
 
 
 def test_a_query_without_keys_keeps_its_row():

@@ -81,9 +81,19 @@ class _Keeper(StatefulProcessor):
         """Return -1 for a row that is taken back, otherwise 1."""
         return -1 if self._changes and row[OP] in REMOVALS else 1
 
+    def known(self, rows: Iterator[Row], kept: Any) -> Iterator[Row]:
+        """Return a batch's rows of a key. A key that was forgotten has no row to take back."""
+        if kept is not None or self._ttl_ms is None:
+            return rows
+        return (row for row in rows if self.sign(row) > 0)
+
 
 class GroupChanges(_Keeper):
-    """The changes of groups' results. A batch gives at most one change of a group."""
+    """The changes of groups' results. A batch gives at most one change of a group.
+
+    With a time to live, a result that stays the same is a change, too: as in Flink, what reads it keeps it as
+    long as the group has rows.
+    """
 
     def __init__(self, grouping: Grouping, output: StructType, *, changes: bool, ttl_ms: int | None) -> None:
         super().__init__(output, changes=changes, ttl_ms=ttl_ms)
@@ -102,15 +112,17 @@ class GroupChanges(_Keeper):
                 f"{ARGUMENT}{at}" if aggregate.argument else None
                 for at, aggregate in enumerate(self._grouping.aggregates)
             ]
-            for row in rows:
+            for row in self.known(rows, packed):
                 group.add(self.sign(row), [None if name is None else plain(row[name]) for name in names])
             new = None if group.is_empty else self._results(group)
         keys = tuple(key) if self._grouping.keys else ()
         forgotten = new is None and group.rows == 0
         self.save(None if forgotten else group.pack())
-        if old is not None and repr(old) != repr(new):
+        if self._ttl_ms is None and repr(old) == repr(new):
+            return
+        if old is not None:
             yield self._row(*keys, *old, "-D" if new is None else "-U", 0)
-        if new is not None and repr(old) != repr(new):
+        if new is not None:
             yield self._row(*keys, *new, "+I" if old is None else "+U", 1)
 
     def _results(self, group: Group) -> tuple[Any, ...]:
@@ -196,7 +208,7 @@ class JoinChanges(_Keeper):
             joined.unpack(packed)
         changes = [
             (row[SIDE], self.sign(row), tuple(plain(row[name]) for name in self._columns[row[SIDE]]))
-            for row in rows
+            for row in self.known(rows, packed)
         ]
         nothing = tuple((None,) * len(columns) for columns in self._columns)
         found = list(joined.change(changes))
