@@ -126,6 +126,36 @@ def test_a_top_n_may_mix_orders_of_texts_and_numbers(spark: SparkSession) -> Non
     ]  # fmt: skip
 
 
+@pytest.mark.since_spark("4.2")
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("DOUBLE", "1e-12D; 5e-13D; -5e-13D; 1e300D; -1e300D; 0D; NULL"),
+        ("DOUBLE", "'NaN'; 'Infinity'; '-Infinity'; 7D; NULL"),
+        ("FLOAT", "1e-12F; 1e38F; 'NaN'; -3F; NULL"),
+        ("BIGINT", "9223372036854775807; -9223372036854775807; 0; NULL"),
+        ("DECIMAL(20, 8)", "0.00000001; 0.00000002; -1; NULL"),
+        ("DATE", "date'2026-01-31'; date'1969-12-31'; NULL"),
+        ("TIMESTAMP", "'2026-01-31 08:00:00.000001'; '2026-01-31 08:00:00'; NULL"),
+        ("BOOLEAN", "TRUE; FALSE; NULL"),
+    ],
+)
+def test_a_top_n_of_mixed_orders_has_the_order_of_each_type(
+    spark: SparkSession, kind: str, values: str
+) -> None:
+    rows = ", ".join(f"(1, CAST({value} AS {kind}), {at})" for at, value in enumerate(values.split("; ")))
+    spark.sql(f"SELECT * FROM VALUES {rows} AS t (one, v, id)").createOrReplaceTempView("typed_orders")
+    for nulls in ("", " NULLS LAST"):
+        ranked = (
+            f"SELECT id, ROW_NUMBER() OVER (ORDER BY one DESC, v ASC{nulls}, id) AS place FROM typed_orders"
+        )
+        query = f"SELECT id, place FROM ({ranked}) WHERE place <= 20"
+        names = frozenset(re.findall(r"\w+", query.lower()))
+        text = translate(Query(query, names, Position(1, 1)), {"typed_orders": Relation(stream=True)}).text
+        assert "ROW_NUMBER" not in text
+        assert sorted(spark.sql(text).collect()) == sorted(spark.sql(query).collect())
+
+
 def test_unnest_has_flinks_rows(spark: SparkSession) -> None:
     rows = "(1, array('a', 'b'), array(named_struct('sku', 'x', 'n', 5))), (2, array(), array())"
     spark.sql(f"SELECT * FROM VALUES {rows} AS t (id, tags, items)").createOrReplaceTempView("nested_orders")

@@ -30,13 +30,25 @@ RANK: Final = "__top"
 _NUMBER: Final = "DECIMAL(38, 9)"
 _LARGEST: Final = f"array(CAST('99999999999999999999999999999' AS {_NUMBER}))"
 _CHARACTERS: Final = "filter(split(CAST(_1 AS STRING), ''), c -> c <> '')"
+_AS: Final = "variant_get(CAST(_1 AS VARIANT), '$', '{}')"
+"""A value as one of another type. Not all types can be cast to all others, in branches that are not taken, too."""
+
+_AS_DOUBLE: Final = _AS.format("double")
+_IS_DOUBLE: Final = "typeof(_1) IN ('double', 'float')"
 _NEGATED: Final = (
-    f"CASE WHEN _1 IS NULL THEN {_LARGEST} WHEN typeof(_1) IN ('timestamp', 'timestamp_ntz', 'date') "
-    f"THEN array(-CAST(unix_micros(CAST(_1 AS TIMESTAMP)) AS {_NUMBER})) WHEN typeof(_1) = 'string' THEN "
+    f"CASE WHEN _1 IS NULL THEN {_LARGEST} WHEN {_IS_DOUBLE} "
+    f"THEN array(CASE WHEN isnan({_AS_DOUBLE}) THEN CAST(-1 AS {_NUMBER}) ELSE CAST(0 AS {_NUMBER}) END) "
+    "WHEN typeof(_1) IN ('timestamp', 'timestamp_ntz', 'date') "
+    f"THEN array(-CAST(unix_micros({_AS.format('timestamp')}) AS {_NUMBER})) WHEN typeof(_1) = 'string' THEN "
     f"concat(transform({_CHARACTERS}, c -> CAST(-ascii(c) AS {_NUMBER})), array(CAST(1 AS {_NUMBER}))) "
-    f"ELSE array(-CAST(_1 AS {_NUMBER})) END"
+    f"ELSE array(-{_AS.format(_NUMBER)}) END"
 )
-"""A value whose order is reversed. A text is its negative code points, and a number above them at its end."""
+"""A value whose order is reversed. A text is its negative code points, and a number above them at its end.
+
+Of a DOUBLE it is only whether it is NULL or NaN: `_NEGATED_DOUBLE` is compared then.
+"""
+
+_NEGATED_DOUBLE: Final = f"CASE WHEN {_IS_DOUBLE} AND NOT isnan({_AS_DOUBLE}) THEN -{_AS_DOUBLE} END"
 _SUM: Final = "aggregate(_1, CAST(NULL AS {0}), (s, x) -> CAST(coalesce(s, CAST(0 AS {0})) + x AS {0}))"
 _SUM_OF_COLUMN: Final = (
     "CASE WHEN typeof(_1) IN ('array<tinyint>', 'array<smallint>', 'array<int>', 'array<bigint>') "
@@ -196,11 +208,13 @@ def _key(key: exp.Ordered, *, falling: bool) -> list[exp.Expression]:
     place needs one more value.
     """
     down, nulls_first = bool(key.args.get("desc")), bool(key.args.get("nulls_first"))
-    value = key.this.copy() if down or not falling else fill(_NEGATED, [key.this])
+    values = [key.this.copy()]
+    if falling and not down:
+        values = [fill(form, [key.this]) for form in (_NEGATED, _NEGATED_DOUBLE)]
     if nulls_first is not down:
-        return [value]
+        return values
     absent = key.this.copy().is_(exp.null())
-    return [absent if nulls_first is falling else exp.Not(this=absent), value]
+    return [absent if nulls_first is falling else exp.Not(this=absent), *values]
 
 
 def distinct_aggregates(select: exp.Select, query: Query) -> None:
