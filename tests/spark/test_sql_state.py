@@ -203,6 +203,43 @@ def test_results_whose_rows_are_taken_back_are_those_of_a_batch(spark: SparkSess
     check(spark, store, QUERIES, runs=len(BIDS))
 
 
+def test_of_rows_with_equal_times_the_first_and_the_last_one_are_those_that_came_first_and_last(
+    spark: SparkSession, store: Store
+) -> None:
+    ranked = (
+        "(SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY {}) AS n FROM seen) AS ranked WHERE n = 1"
+    )
+    queries = {
+        "e_first": ("id", "now"),
+        "e_last": ("id", "now DESC"),
+        "e_last_by_time": ("id", "at DESC"),
+        "e_last_without_its_key": ("kind", "now DESC"),
+        "e_last_by_time_without_its_key": ("kind", "at DESC"),
+    }
+    job = (
+        "CREATE TABLE seen (id BIGINT, kind STRING, at TIMESTAMP(3), now AS PROCTIME(), WATERMARK FOR at AS "
+        f"at) WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{store.folder / 'seen'}');\n"
+        + "".join(
+            store.target(name, f"id BIGINT, kind STRING, PRIMARY KEY ({key}) NOT ENFORCED")
+            + f"INSERT INTO {name} SELECT id, kind FROM {ranked.format(order)};\n"
+            for name, (key, order) in queries.items()
+        )
+    )
+    (store.folder / "seen").mkdir()
+    for run, kinds in enumerate(("abc", "de")):
+        lines = [json.dumps({"id": 1, "kind": kind, "at": "2026-01-31T08:00:00Z"}) for kind in kinds]
+        (store.folder / "seen" / f"{run}.json").write_text("\n".join(lines), encoding="utf-8")
+        with execute(
+            spark,
+            job,
+            checkpoint_location=str(store.folder / "checkpoints"),
+            settings={"trigger": "availableNow"},
+        ) as running:
+            assert running.await_termination(600)
+        found = {name: [kind for _, kind in store.rows(name)] for name in queries}
+        assert found == {name: ["a" if name == "e_first" else kinds[-1]] for name in queries}
+
+
 def test_sets_of_groups_in_a_window_are_final_once(spark: SparkSession, store: Store) -> None:
     rows = [("00:10", "a"), ("00:20", "b"), ("00:30", "a"), ("01:10", "b"), ("30:00", "z")]
     (store.folder / "timed").mkdir()

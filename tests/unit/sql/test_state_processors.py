@@ -165,3 +165,16 @@ def test_a_row_that_leaves_the_first_ones_is_deleted():
         ("b", 2, "-U", 2),
         ("c", 2, "+U", 3),
     ]
+
+
+def test_the_last_row_of_a_key_is_the_one_that_came_last():
+    output = StructType([StructField("__c0", StringType()), StructField("n", LongType())])
+    for newest, wanted in ((True, ["b", "d", "e"]), (False, ["a", None, "e"])):
+        ranking = Ranking(1, ((True, False),), 1, "n", shows_rank=False, newest=newest)
+        processor = RankChanges(ranking, ["__c0"], output, changes=True, ttl_ms=None)
+        processor.init(OneValue())  # type: ignore[arg-type]
+        row = Row("__o0", "__c0", OP)
+        batches = [[(5, "a"), (5, "b")], [(5, "c"), (5, "d")], [(4, "z"), (6, "e")]]
+        for batch, kind in zip(batches, wanted, strict=True):
+            changes = emitted(processor, ("k",), [row(*each, "+I") for each in batch])
+            assert [values[0] for values in changes if values[2] == "+I"] == ([kind] if kind else [])

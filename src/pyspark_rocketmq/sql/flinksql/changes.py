@@ -5,14 +5,15 @@ The state of a Top-N is bounded: N rows for each key.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, cast
 
 from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.operators.forms import called, fill
-from pyspark_rocketmq.sql.flinksql.relations import WINDOW
-from pyspark_rocketmq.sql.flinksql.selects import is_aggregation
+from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.selects import is_aggregation, is_processing_time
 from pyspark_rocketmq.sql.statements import Position, Query
 
 __all__ = [
@@ -31,7 +32,7 @@ _NUMBER: Final = "DECIMAL(38, 9)"
 _LARGEST: Final = f"array(CAST('99999999999999999999999999999' AS {_NUMBER}))"
 _CHARACTERS: Final = "filter(split(CAST(_1 AS STRING), ''), c -> c <> '')"
 _AS: Final = "variant_get(CAST(_1 AS VARIANT), '$', '{}')"
-"""A value as one of another type. Not all types can be cast to all others, in branches that are not taken, too."""
+"""A value as one of another type. Spark checks a CAST also in a branch that is never taken."""
 
 _AS_DOUBLE: Final = _AS.format("double")
 _IS_DOUBLE: Final = "typeof(_1) IN ('double', 'float')"
@@ -70,7 +71,9 @@ def ranked(select: exp.Select) -> exp.Alias | None:
     return None
 
 
-def top_select(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: Query) -> exp.Select:
+def top_select(
+    outer: exp.Select, inner: exp.Select, rank: exp.Alias, sources: Mapping[str, Relation], query: Query
+) -> exp.Select:
     """Return a query with the rows of a ranked query up to the rank that the outer query selects.
 
     Raises
@@ -83,8 +86,12 @@ def top_select(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: Que
     items = [item.copy() for item in inner.expressions if item is not rank]
     row = exp.Anonymous(this="struct", expressions=items)
     call, order = _order(window)
+    (key, *others) = window.args["order"].expressions
     if limit == 1:
         first = exp.Anonymous(this=call, expressions=[row, order])
+        if call == "min_by" and not others and is_processing_time(key.this, sources):
+            # The rows of a micro-batch have the same time, and of equal ones min_by takes the last.
+            first = exp.Anonymous(this="first", expressions=[row])
         rows = exp.Anonymous(this="array", expressions=[first])
     else:  # Spark 4.2
         rows = exp.Anonymous(this=call, expressions=[row, order, exp.Literal.number(limit)])

@@ -184,6 +184,7 @@ def _rows_of(table: CreateTable) -> Relation:
         stream=not bounded,
         changelog=any(map(changelog_of, table.options)),
         processing_time=frozenset(times),
+        event_time=frozenset({table.watermark.column.key} if table.watermark else ()),
         nested=nested_columns(table.columns),
         messages=table.connector not in CONNECTORS,
         files=table.connector == "filesystem",

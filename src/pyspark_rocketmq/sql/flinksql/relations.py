@@ -53,6 +53,8 @@ class Relation:
         the rows have the column ``__window``.
     processing_time : frozenset of str
         The columns, in lower case, that are ``PROCTIME()``.
+    event_time : frozenset of str
+        The columns, in lower case, that are the time of ``WATERMARK FOR``.
     spark_windows : frozenset of str
         The columns, in lower case, that Spark's own ``window(…)`` has made.
     changelog : bool
@@ -88,6 +90,7 @@ class Relation:
     changes: bool = False
     window: Mapping[str, str] = field(default_factory=dict)
     processing_time: frozenset[str] = frozenset()
+    event_time: frozenset[str] = frozenset()
     spark_windows: frozenset[str] = frozenset()
     changelog: bool = False
     messages: bool = False

@@ -17,11 +17,13 @@ from pyspark_rocketmq.sql.statements import Name, Query
 
 __all__ = [
     "by_spark_window",
+    "event_time",
     "groups_by_processing_time",
     "hidden_column",
     "is_aggregation",
     "is_distinct",
     "is_processing_time",
+    "is_time",
     "keys_of_all_rows",
     "name_columns",
     "of_processing_time",
@@ -229,6 +231,28 @@ def processing_time(select: exp.Select, sources: Mapping[str, Relation]) -> froz
         elif item.output_name and is_processing_time(item.unalias(), sources):
             found.add(item.output_name.lower())
     return frozenset(found)
+
+
+def event_time(select: exp.Select, sources: Mapping[str, Relation]) -> frozenset[str]:
+    """Return the columns of the result that are the time of WATERMARK FOR."""
+    found: set[str] = set()
+    for item in select.expressions:
+        if item.is_star:
+            found = found.union(*(rows.event_time for rows in rows_of(item, sources)))
+        elif _is_event_time(item.unalias(), sources):
+            found.add(item.output_name.lower())
+    return frozenset(found)
+
+
+def is_time(value: exp.Expression, sources: Mapping[str, Relation]) -> bool:
+    """Whether a value is the time of a row: that of WATERMARK FOR, or of processing."""
+    return is_processing_time(value, sources) or _is_event_time(value, sources)
+
+
+def _is_event_time(value: exp.Expression, sources: Mapping[str, Relation]) -> bool:
+    return isinstance(value, exp.Column) and any(
+        value.name.lower() in rows.event_time for rows in rows_of(value, sources)
+    )
 
 
 def window_part(column: exp.Expression | None, sources: Mapping[str, Relation]) -> tuple[str, str] | None:

@@ -27,6 +27,7 @@ from pyspark_rocketmq.sql.flinksql.row_changes import (
 )
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,
+    event_time,
     groups_by_processing_time,
     is_aggregation,
     is_distinct,
@@ -181,6 +182,7 @@ class Translator:
             changes,
             window,
             processing_time(select, sources),
+            event_time(select, sources),
             spark_windows(select, sources),
             nested=nested_outputs(select, sources),
             rank=shown_rank(select, sources),
@@ -372,20 +374,18 @@ class Translator:
     def _top(self, outer: exp.Select, node: exp.Subquery, rank: exp.Alias, known: _Known) -> Relation:
         self.changed = True
         inner = cast("exp.Select", node.this)
-        name = rank.alias
+        name, saved = rank.alias, list(self.steps)
+        sources = self._sources(inner.copy(), known)
+        self.steps = saved
         if self._state.always:
-            saved = list(self.steps)
-            sources = self._sources(inner.copy(), known)
-            self.steps = saved
             if not any(rows.window or is_of_database(rows) for rows in sources.values()):
                 return self._rank(outer, inner, rank, known)
         elif self._state.allowed and rank_limit(outer, name) == 1 and drops_keys(outer, rank):
             raise NeedsStateError
-        top = top_select(outer, inner, rank, self._query)
+        top = top_select(outer, inner, rank, sources, self._query)
         rows = self._select(top, known, top=False)
-        windowed = bool(rows.window)
-        node.set("this", unpacked(top, name, window=windowed))
-        window = {**window_names(inner), "": ""} if windowed else {}
+        node.set("this", unpacked(top, name, window=bool(rows.window)))
+        window = {**window_names(inner), "": ""} if rows.window else {}
         ranks, fixed = rank_limit(outer, name) or 0, fixed_of_ranks(inner, rank)
         return replace(rows, window=window, rank=name.lower(), ranks=ranks, fixed=fixed)
 

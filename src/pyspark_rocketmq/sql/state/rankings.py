@@ -31,7 +31,7 @@ class Ranked:
         self._changes = changes
 
     def change(self, added: Sequence[Line], removed: Sequence[Line]) -> None:
-        """Add rows, and take rows back. Of equal ranks, earlier rows come first."""
+        """Add rows, and take rows back. Of equal ranks, earlier rows come first, or the newest one does."""
         if removed:
             gone = Counter(map(repr, removed))
             gone.subtract(Counter(map(repr, added)))  # a row that came and went in this batch
@@ -51,7 +51,7 @@ class Ranked:
                     came[key] -= 1
                     new.append(line)
             added = new
-        self.lines += added
+        self.lines = [*reversed(added), *self.lines] if self._ranking.newest else [*self.lines, *added]
         for at, (down, nulls_first) in reversed(list(enumerate(self._ranking.order))):
             self.lines.sort(key=lambda line: _place(line[0][at], down, nulls_first), reverse=down)
         if not self._changes:

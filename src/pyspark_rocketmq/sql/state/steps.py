@@ -133,6 +133,8 @@ class Ranking:
         The column with a row's rank.
     shows_rank : bool
         Whether a row changes if only its rank does.
+    newest : bool
+        Whether of rows with equal values the later one comes first: the last row of a key by its time.
     """
 
     keys: int
@@ -140,6 +142,7 @@ class Ranking:
     limit: int
     rank: str
     shows_rank: bool
+    newest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

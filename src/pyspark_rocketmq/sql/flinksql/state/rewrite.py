@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WINDOW, Relation
+from pyspark_rocketmq.sql.flinksql.selects import is_time
 from pyspark_rocketmq.sql.flinksql.state.parts import (
     NO_PLACE,
     FoldedAggregates,
@@ -194,7 +195,8 @@ def rank_step(
     source = of_source(inner)
     source.set("expressions", [*keys, *orders, row, *changes])
     order = tuple((bool(key.args.get("desc")), bool(key.args.get("nulls_first"))) for key in ordered)
-    ranking = Ranking(len(keys), order, limit, rank.alias, shows_rank)
+    newest = limit == 1 and [down for down, _ in order] == [True] and is_time(ordered[0].this, sources)
+    ranking = Ranking(len(keys), order, limit, rank.alias, shows_rank, newest)
     text = source.sql(dialect="spark", comments=False)
     read_step(inner, name)
     inner.set("expressions", [exp.Star()])
