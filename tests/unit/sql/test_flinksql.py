@@ -185,6 +185,35 @@ def test_group_windows(group, items, spark):
     assert "TUMBLE" not in found.text
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        (f"SELECT *, 1 AS one FROM {TUMBLE}", "window_start, window_end, window_time"),
+        (
+            (
+                f"SELECT window_start, window_end, window_time AS wt, COUNT(*) AS n FROM {TUMBLE} "
+                "GROUP BY window_start, window_end, window_time"
+            ),
+            "window_start, window_end",
+        ),
+        (
+            (
+                "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+                f"ORDER BY a) AS n FROM {TUMBLE}) WHERE n <= 2"
+            ),
+            "window_start, window_end, window_time",
+        ),
+    ],
+)
+def test_a_window_over_windows_replaces_the_bounds_that_its_rows_have(rows, columns):
+    time = "wt" if "wt" in rows else "window_time"
+    found = made(
+        f"WITH w AS ({rows}) SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR({time}), "
+        "INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
+    )
+    assert f"SELECT * EXCEPT (__window, {columns}), WINDOW(__window, '1 hour') AS __window" in found.text
+
+
 def test_a_group_window_over_the_time_of_a_window_keeps_its_watermark():
     """Flink's ``TUMBLE_ROWTIME`` and ``window_time`` are times of further windows; Spark's are structs."""
     inner = (

@@ -25,7 +25,6 @@ from pyspark_rocketmq.sql.flinksql.selects import (
     spark_windows,
     under_other_names,
     untranslated,
-    window_names,
     window_outputs,
     window_part,
     without_default_database,
@@ -98,12 +97,6 @@ def test_a_hint_that_changes_more_than_the_speed_is_told():
 
 def test_the_hidden_column_has_the_name_of_its_source_if_that_has_one():
     assert [written(hidden_column(source)) for source in ("b", "#0")] == ["b.__window", "__window"]
-
-
-def test_a_star_returns_the_ends_of_a_window():
-    ends = {"window_start": "start", "window_end": "end"}
-    found = [window_names(tree(f"SELECT {items} FROM t")) for items in ("*", "a, t.*", "a")]
-    assert found == [ends, ends, {}]
 
 
 @pytest.mark.parametrize(

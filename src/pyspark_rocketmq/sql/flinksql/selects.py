@@ -31,7 +31,6 @@ __all__ = [
     "spark_windows",
     "under_other_names",
     "untranslated",
-    "window_names",
     "window_outputs",
     "window_part",
     "without_default_database",
@@ -87,15 +86,6 @@ def without_flink_hints(select: exp.Select) -> bool:
 def hidden_column(source: str) -> exp.Column:
     """Return the hidden column of a source."""
     return exp.column(WINDOW, table=None if source.startswith("#") else source)
-
-
-def window_names(select: exp.Select) -> dict[str, str]:
-    """Return the parts of a window that a query with a star returns."""
-    return (
-        {"window_start": "start", "window_end": "end"}
-        if any(item.is_star for item in select.expressions)
-        else {}
-    )
 
 
 def name_columns(tree: exp.Expression, columns: Sequence[Name]) -> bool:

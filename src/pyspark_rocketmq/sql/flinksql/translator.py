@@ -33,7 +33,6 @@ from pyspark_rocketmq.sql.flinksql.selects import (
     is_distinct,
     processing_time,
     spark_windows,
-    window_names,
     window_outputs,
     without_default_database,
     without_flink_hints,
@@ -385,7 +384,7 @@ class Translator:
         top = top_select(outer, inner, rank, sources, self._query)
         rows = self._select(top, known, top=False)
         node.set("this", unpacked(top, name, window=bool(rows.window)))
-        window = {**window_names(inner), "": ""} if rows.window else {}
+        window = {**window_outputs(inner, sources), "": ""} if rows.window else {}
         ranks, fixed = rank_limit(outer, name) or 0, fixed_of_ranks(inner, rank)
         return replace(rows, window=window, rank=name.lower(), ranks=ranks, fixed=fixed)
 

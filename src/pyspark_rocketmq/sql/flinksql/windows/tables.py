@@ -50,7 +50,7 @@ def window_table(node: WindowTable, source: Relation, query: Query) -> tuple[exp
     rows = node.this.copy()
     star: exp.Expression = exp.Star()
     if source.window:
-        names = [WINDOW, *_COLUMNS] if _COLUMNS.keys() & source.window.keys() else [WINDOW]
+        names = [WINDOW, *(name for name in _COLUMNS if name in source.window)]
         star = exp.Star(except_=[exp.to_identifier(name) for name in names])
     inner = exp.select(star, exp.alias_(window, WINDOW)).from_(rows)
     starts = part("start")
