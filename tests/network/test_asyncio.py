@@ -440,6 +440,15 @@ def test_an_address_that_nobody_listens_at(closed_port: str) -> None:
     asyncio.run(main())
 
 
+def test_what_cannot_be_a_hosts_name_is_a_name_server_that_is_away(mq: MockBroker) -> None:
+    async def main() -> None:
+        options = ClientOptions(name_servers=("ns..example.com:9876", mq.name_server))
+        async with AsyncClient(options) as client:
+            assert len(await client.read_queues("orders")) == 2
+
+    asyncio.run(main())
+
+
 def test_routes_are_kept_while_no_name_server_answers(mq: MockBroker, closed_port: str) -> None:
     async def main() -> None:
         options = ClientOptions(name_servers=(mq.name_server,), connect_timeout_ms=500, route_refresh_ms=300)

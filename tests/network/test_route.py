@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 
@@ -20,10 +21,17 @@ from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Outcome
 from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.routes.name_servers import NameServers
 from pyspark_rocketmq.client.routes.routing import RouteCache
-from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError, OptionError, TopicNotFoundError
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    ConnectError,
+    NameServerError,
+    OptionError,
+    TopicNotFoundError,
+)
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
 from pyspark_rocketmq.remoting.header import DeleteTopicFromNamesrvRequest
+from pyspark_rocketmq.testing import MockBroker
 
 ROUTE = json.dumps(
     {
@@ -100,6 +108,32 @@ def test_nobody_listens(name_servers: NameServersFactory) -> None:
         NameServerError, match=r"127\.0\.0\.1:1: cannot connect.*127\.0\.0\.1:2: cannot connect"
     ):
         name_servers("127.0.0.1:1", "127.0.0.1:2").routes(("orders",), deadline=deadline())
+
+
+@pytest.mark.parametrize("addr", ["ns..example.com:9876", f"{'n' * 64}.example.com:9876"])
+def test_what_cannot_be_a_hosts_name_is_a_name_server_that_is_away(
+    name_servers: NameServersFactory, addr: str
+) -> None:
+    """Python cannot encode such a name for DNS, and says so with an error that is none of the network's."""
+    with pytest.raises(NameServerError, match=rf"{re.escape(addr)}: cannot connect"):
+        name_servers(addr).routes(("orders",), deadline=deadline())
+    with MockBroker({"orders": 2}) as mq:
+        for addresses in ((mq.name_server, addr), (addr, mq.name_server)):
+            found = name_servers(*addresses).routes(("orders",), deadline=deadline())["orders"]
+            assert found is not None
+            assert len(found.read_queues()) == 2
+
+
+@pytest.mark.parametrize("addr", ["broker..example:10911", "127.0.0.1:²", f"127.0.0.1:{'1' * 5_000}"])
+def test_a_route_to_what_is_no_address_is_a_broker_that_is_away(addr: str) -> None:
+    with MockBroker({"orders": 1}) as mq:
+        mq.advertise("broker-a", addr)
+        with (
+            Client(mq.name_server, operation_timeout_ms=100) as client,
+            pytest.raises(ConnectError, match=r"cannot connect|not an address") as caught,
+        ):
+            client.max_offsets((mq.queue("orders"),))
+    assert caught.value.facts["addr"] == addr
 
 
 def test_an_empty_list(name_servers: NameServersFactory) -> None:

@@ -141,6 +141,16 @@ def test_a_server_that_asks_for_a_certificate(authority: Authority, server: Cert
             client.read_queues("orders")
 
 
+@pytest.mark.parametrize("name", ["mq..internal", ".internal"])
+def test_what_cannot_be_a_servers_name(server: Certificate, name: str) -> None:
+    with (
+        broker(server.server_context()) as mq,
+        refused(options(mq.name_server, tls_server_name=name)) as client,
+        pytest.raises(NameServerError, match="no TLS session"),
+    ):
+        client.read_queues("orders")
+
+
 def test_plain_and_tls_do_not_meet(authority: Authority, server: Certificate) -> None:
     with (
         broker(server.server_context()) as mq,

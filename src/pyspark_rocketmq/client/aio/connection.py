@@ -75,7 +75,7 @@ class AsyncConnection(asyncio.Protocol):
             raise ConnectError(
                 f"cannot connect: no connection within {options.connect_timeout_ms} ms", addr=addr
             ) from cause
-        except OSError as cause:  # ssl.SSLError and a missing certificate file are OSErrors
+        except (OSError, UnicodeError) as cause:  # of TLS, of a certificate's file, of what cannot be a name
             raise ConnectError(f"cannot connect: {cause}", addr=addr) from cause
         return connection
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import re
 import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from pyspark_rocketmq.errors import ConnectError
 from pyspark_rocketmq.options import ClientOptions
@@ -16,6 +17,8 @@ from pyspark_rocketmq.remoting.command import Serializer
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["ConnectionOptions", "TlsOptions", "open_socket", "split_address"]
+
+_PORT: Final = re.compile("[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +120,7 @@ def split_address(addr: str) -> tuple[str, int]:
         If there is no port.
     """
     host, _, port = addr.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
         raise ConnectError("not an address: expected host:port", addr=addr)
     return host.strip("[]"), int(port)
 
@@ -134,15 +137,16 @@ def open_socket(addr: str, options: ConnectionOptions) -> socket.socket:
     timeout_s = options.connect_timeout_ms / 1000
     try:
         sock = socket.create_connection((host, port), timeout=timeout_s)
-    except OSError as cause:
+    except (OSError, UnicodeError) as cause:  # a UnicodeError of what cannot be a host's name: "ns..example"
         raise ConnectError(f"cannot connect: {cause}", addr=addr) from cause
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if options.tls is not None:
             context = options.tls.context()
-            sock = context.wrap_socket(sock, server_hostname=options.tls.server_name or host)
-    except OSError as cause:  # ssl.SSLError and a missing certificate file are OSErrors
+            name = (options.tls.server_name or host).encode("idna").decode()  # else TLS's socket stays open
+            sock = context.wrap_socket(sock, server_hostname=name)
+    except (OSError, UnicodeError) as cause:  # of TLS, of a certificate's file, of what cannot be a name
         sock.close()
         raise ConnectError(f"no TLS session: {cause}", addr=addr) from cause
     sock.setblocking(False)
