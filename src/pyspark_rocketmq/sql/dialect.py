@@ -53,7 +53,8 @@ _CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_
 _TEXTS: Final = frozenset({exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR})
 _BINARIES: Final = frozenset({exp.DType.VARBINARY, exp.DType.BINARY})
 _UNKNOWN_TYPES: Final = frozenset({exp.DType.TIME, exp.DType.TIMETZ, exp.DType.USERDEFINED})
-_LITERALS: Final = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING})
+_QUOTED: Final = frozenset({TokenType.STRING, TokenType.RAW_STRING})
+_LITERALS: Final = _QUOTED | {TokenType.NUMBER}
 
 
 class TableParser(SparkParser):
@@ -71,7 +72,7 @@ class TableParser(SparkParser):
     # --- tokens -----------------------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """Raise a SqlError with the position.
+        """Raise a SqlError with the position. It shows no text between quotes: that may be a secret.
 
         Raises
         ------
@@ -80,7 +81,8 @@ class TableParser(SparkParser):
         if token is None and not self._curr:
             self.fail_at_end(message)
         at = token or self._curr
-        self.position(at).fail(f"{message}, found {at.text!r}")
+        found = "a text between quotes" if at.token_type in _QUOTED else repr(at.text)
+        self.position(at).fail(f"{message}, found {found}")
 
     def fail_at_end(self, message: str) -> NoReturn:
         """Raise an error at the position after the last token."""
@@ -125,6 +127,8 @@ class TableParser(SparkParser):
     def string(self, what: str) -> str:
         """Consume a quoted text, or a number."""
         if not self._curr or self._curr.token_type not in _LITERALS:
+            if self._curr and self._curr.text[0].isalnum():  # a word: perhaps a secret without its quotes
+                self.here().fail(f"expected {what} between quotes")
             self.raise_error(f"expected {what} between quotes")
         self._advance()
         return self._prev.text

@@ -232,7 +232,11 @@ def test_queries_are_left_to_spark_at_their_places():
         ("CREATE TABLE t (a TIME(3)) USING rocketmq", (1, 19), "unsupported type TIME"),
         ("CREATE TABLE t (a INT, A INT) USING rocketmq", (1, 24), "column 'A' is given twice"),
         ("CREATE TABLE t (a INT) WITH ('connector'='kafka')", (1, 42), "connector 'kafka'"),
-        ("CREATE TABLE t (a INT) WITH ('connector'='rocketmq' 'x'='y')", (1, 53), "expected ), found 'x'"),
+        (
+            "CREATE TABLE t (a INT) WITH ('connector'='rocketmq' 'x'='y')",
+            (1, 53),
+            "expected ), found a text between quotes",
+        ),
         ("CREATE TABLE t (a INT) WITH ('connector'='rocketmq', 'x')", (1, 57), "the option's value"),
         ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (x 1, X 2)", (1, 53), "'X' of t is given twice"),
         (
@@ -337,3 +341,22 @@ def test_a_statement_set_has_a_begin_and_an_end(text, error):
     with pytest.raises(SqlError, match=error):
         parse_statements(text)
     assert len(parse_statements("BEGIN STATEMENT SET; INSERT INTO a SELECT 1; END; SELECT 1")) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE t (a INT) USING rocketmq OPTIONS (topic 'x', secretKey 'planted' 'planted')",
+        "CREATE TABLE t (a INT) WITH ('connector'='rocketmq', 'secretKey'='x' 'planted')",
+        "CREATE TABLE t (a INT) WITH ('connector'='rocketmq', 'secretKey'=planted)",
+        "CREATE TABLE t (a INT) WITH ('connector'='rocketmq', 'secretKey'=planted_4711)",
+        "CREATE TABLE t (a INT) WITH ('connector'='rocketmq') 'planted'",
+        "CREATE TABLE t WITH ('connector'='rocketmq') LIKE u (INCLUDING 'planted')",
+        "SET 'spark.password' 'planted'",
+        "RESET 'spark.password' 'planted'",
+    ],
+)
+def test_errors_show_no_text_that_may_be_a_secret(text):
+    with pytest.raises(SqlError, match="line 1, column") as caught:
+        parse_statements(text)
+    assert "planted" not in str(caught.value)
