@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,6 +148,22 @@ def test_what_cannot_be_a_servers_name(server: Certificate, name: str) -> None:
         broker(server.server_context()) as mq,
         refused(options(mq.name_server, tls_server_name=name)) as client,
         pytest.raises(NameServerError, match="no TLS session"),
+    ):
+        client.read_queues("orders")
+
+
+def test_a_key_with_a_password_is_refused_and_no_terminal_is_asked_for_it(
+    home: Path, authority: Authority, server: Certificate
+) -> None:
+    """OpenSSL would ask at the process's terminal, and wait there without an end."""
+    mine, locked = authority.issue("locked"), home / "password.key"
+    locking = ("openssl", "rsa", "-aes256", "-passout", "pass:planted-4711", "-in", mine.key, "-out", locked)
+    subprocess.run(locking, check=True, capture_output=True, timeout=60)
+    own = {"tls_cert_file": str(mine.cert), "tls_key_file": str(locked)}
+    with (
+        broker(server.server_context()) as mq,
+        refused(options(mq.name_server, tls_verify=False, **own)) as client,
+        pytest.raises(NameServerError, match="the private key has a password"),
     ):
         client.read_queues("orders")
 

@@ -138,7 +138,7 @@ class ClientOptions(Options):
         FILE,
         default=None,
         example="/etc/rocketmq/client.key",
-        doc="PEM file of the client certificate's private key.",
+        doc="PEM file of the client certificate's private key, without a password.",
     )
     tls_server_name: str | None = option(
         "tlsServerName",

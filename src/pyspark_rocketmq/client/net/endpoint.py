@@ -70,8 +70,20 @@ def _context(options: TlsOptions, versions: tuple[tuple[int, int, int], ...]) ->
     context.check_hostname = options.verify
     context.verify_mode = ssl.CERT_REQUIRED if options.verify else ssl.CERT_NONE
     if options.cert_file:
-        context.load_cert_chain(options.cert_file, options.key_file)
+        context.load_cert_chain(options.cert_file, options.key_file, _no_password)
     return context
+
+
+def _no_password() -> str:
+    """Refuse a key with a password: OpenSSL would ask at the terminal, and wait for someone to type it.
+
+    Raises
+    ------
+    OSError
+    """
+    raise OSError(
+        "the private key has a password: give tlsKeyFile one without, which only its owner can read"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
