@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import urllib.parse
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,12 @@ __all__ = ["file_system", "local_folder", "write_durably"]
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path in it."""
+    """Return the file system of a path or URI, and the path in it.
+
+    A local one is taken literally, as in Spark: ``%20`` is no space, ``#`` and ``?`` end nothing.
+    """
+    if path.startswith("file:"):
+        path = f"file:{urllib.parse.quote(path.removeprefix('file:'), safe='/:')}"
     if "://" in path or path.startswith("file:"):
         filesystem, inner = fs.FileSystem.from_uri(path)
         return filesystem, inner

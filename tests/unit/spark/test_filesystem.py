@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from pyspark_rocketmq.spark.filesystem import write_durably
+from pyspark_rocketmq.spark.filesystem import file_system, local_folder, write_durably
 
 
 def files(folder: Path) -> list[str]:
@@ -42,3 +42,14 @@ def test_a_file_system_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="log"):
         write_durably(fs.LocalFileSystem(), str(tmp_path / "log" / "1.done"))
     assert files(tmp_path) == ["log"]
+
+
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a%zz", "job#1", "job?1", "größe"])
+@pytest.mark.parametrize("scheme", ["file:", "file://", ""])
+def test_a_local_uri_is_taken_literally_as_in_spark(tmp_path: Path, scheme: str, name: str) -> None:
+    """Two queries, with checkpoints at job#1 and job#2, would note their transactions in one folder."""
+    where = f"{scheme}{tmp_path.as_posix()}/{name}"
+    filesystem, inner = file_system(where)
+    write_durably(filesystem, f"{inner}/1.done")
+    assert files(tmp_path / name) == ["1.done"]
+    assert local_folder(where) == tmp_path / name
