@@ -85,13 +85,16 @@ class WireLog:
         parts = [f"{moment.isoformat(timespec='milliseconds')} {self._addr} {direction} #{command.opaque}"]
         parts += [what, *_fields(command.fields)]
         if command.remark:
-            parts.append(f"remark={command.remark[:_LONGEST]!r}")
+            parts.append(f"remark={self._hide(command.remark)[:_LONGEST]!r}")
         if body_bytes:
             parts.append(f"body={body_bytes:,} bytes")
-        line = " ".join(parts)
+        print(self._hide(" ".join(parts)), file=self._stream or sys.stderr, flush=True)
+
+    def _hide(self, text: str) -> str:
+        """Return a text without the secrets: before it is cut or quoted, which changes what is looked for."""
         for secret in self._secrets:
-            line = line.replace(secret, "***")
-        print(line, file=self._stream or sys.stderr, flush=True)
+            text = text.replace(secret, "***")
+        return text
 
 
 def _fields(fields: Mapping[str, str]) -> list[str]:
