@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.connection import Response
@@ -48,6 +48,9 @@ __all__ = [
     "scans_for_filter",
     "slave_is_closed",
 ]
+
+
+_LONG: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +100,18 @@ def position(fields: Mapping[str, str]) -> tuple[int, int, int]:
     A third of the cost of `PullMessageResponse.parse`, which says what is wrong with the others.
     """
     try:
-        return (
+        found = (
             int(fields["nextBeginOffset"]),
             int(fields.get("suggestWhichBrokerId", MASTER_ID)),
             int(fields.get("offsetDelta", 0)),
         )
     except (KeyError, ValueError):
-        header = PullMessageResponse.parse(fields)
-        return header.next_begin_offset, header.suggest_which_broker_id, header.offset_delta
+        pass
+    else:
+        if min(found) >= -_LONG and max(found) < _LONG:
+            return found
+    header = PullMessageResponse.parse(fields)
+    return header.next_begin_offset, header.suggest_which_broker_id, header.offset_delta
 
 
 def count_records(body: memoryview) -> int:

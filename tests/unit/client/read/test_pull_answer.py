@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.lockstep import found
 
-from pyspark_rocketmq.client.read.pull_answer import check_pull
+from pyspark_rocketmq.client.read.pull_answer import check_pull, position
 from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.errors import RemoteProtocolError, ServiceNotAvailableError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
@@ -54,3 +54,13 @@ def test_what_is_nothing_special(master: bool) -> None:
 def test_an_answer_that_does_not_advance_is_refused(end: int) -> None:
     with pytest.raises(RemoteProtocolError, match="does not follow them"):
         check(PullStatus.FOUND, 10, end, ALL, master=True, records=found(10, 1).records)
+
+
+@pytest.mark.parametrize("field", ["nextBeginOffset", "offsetDelta", "suggestWhichBrokerId"])
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
+def test_what_is_no_64_bit_number_is_the_peers_error(field: str, value: int) -> None:
+    """Not one of the decoder's arrays, which does not say which answer is meant."""
+    fields = {"nextBeginOffset": "32", "minOffset": "0", "maxOffset": "50"}
+    assert position(fields | {"offsetDelta": str(2**63 - 1)}) == (32, 0, 2**63 - 1)
+    with pytest.raises(RemoteProtocolError, match=field):
+        position(fields | {field: str(value)})
