@@ -843,6 +843,12 @@ PLANTS: Final = tuple(
             "return not ends.held and not self._absences.waited_for(missed)",
             "return True",
         ),
+        (
+            "queues that wait for older ones keep their share of the limit",
+            "spark.read.admission",
+            "if wider == aligned:",
+            "if True:",
+        ),
         # --- a write that is started again with other options
         (
             "write ids depend on how many rows a send has",

@@ -154,9 +154,9 @@ class Admission:
             )
             aligned = self._hold_back(client, positions, until, reach, head_times)
             wider = extend(positions, aligned, reach, limits, elapsed_ms=elapsed_ms, message_bytes=sizes)
-            return (
-                aligned if wider == aligned else self._hold_back(client, positions, wider, reach, head_times)
-            )
+            if wider == aligned:
+                return aligned
+            return self._hold_back(client, positions, wider, reach, head_times)
         except RocketMQError as error:
             if not error.retriable:
                 raise
