@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from tests.support.certificates import Authority
 from tests.support.clocks import FakeClock
+from tests.support.scripted_peer import ScriptedPeer
 from tests.support.wait import BUSY, within
 
 from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage, Producer
@@ -157,6 +158,16 @@ def test_11_a_broker_that_hangs_hides_nothing_of_the_others(mq):
     note = "without broker-b, which did not answer"
     assert seen["topic orders"].seen == f"4 queues, 2 messages, {note}"
     assert seen["group billing"].seen == f"2 messages behind on 1 topics, 0 consumers online, {note}"
+
+
+def test_12_a_name_server_that_hangs_hides_nothing_of_the_cluster(mq):
+    with Client(mq.name_server) as client:
+        client.commit_offsets("billing", dict.fromkeys(client.read_queues("orders"), 0))
+    with ScriptedPeer(lambda peer, frame: None) as hanging:
+        servers = f"{hanging.addr};{mq.name_server}"
+        found = only(looked(servers, topic="orders", group="billing", clock=SYSTEM_CLOCK))
+    assert found.subject == f"name server {hanging.addr}"
+    assert "did not answer" in found.seen
 
 
 # --- this machine ---

@@ -103,6 +103,15 @@ def test_one_that_is_silent_is_given_up_soon(name_servers: NameServersFactory) -
             servers.routes(("orders",), deadline=Deadline(SYSTEM_CLOCK, 60_000))
 
 
+def test_one_that_is_silent_takes_not_all_the_time_of_a_hasty_caller(
+    name_servers: NameServersFactory,
+) -> None:
+    with ScriptedPeer(lambda peer, frame: None) as silent, ScriptedPeer(knows) as good:
+        servers = name_servers(silent.addr, good.addr, clock=SYSTEM_CLOCK)
+        hasty = Deadline(SYSTEM_CLOCK, 300)  # shorter than the time-out of a name server
+        assert servers.routes(("orders",), deadline=hasty)["orders"] is not None
+
+
 def test_nobody_listens(name_servers: NameServersFactory) -> None:
     with pytest.raises(
         NameServerError, match=r"127\.0\.0\.1:1: cannot connect.*127\.0\.0\.1:2: cannot connect"

@@ -94,6 +94,8 @@ def examine(
     if not brokers:
         advice = "start a broker with namesrvAddr (or NAMESRV_ADDR) set to this name server"
         return [*findings, bad("brokers", "none is registered at the name servers", advice)]
+    answering = [addr for addr, server in zip(hasty.name_servers, seen, strict=True) if server.info]
+    hasty = replace(hasty, name_servers=tuple(answering))
     with Client(hasty, operation_timeout_ms=_TIMEOUT_MS, clock=clock) as client:
         checks = [partial(_broker, hasty, *broker, clock=clock) for broker in sorted(brokers)]
         if topic is not None:

@@ -92,7 +92,7 @@ class NameServers:
         self._clock = clock
         self._random = random
         self._timeout_ms = timeout_ms
-        self._first = 0
+        self._first = self.addresses[0]
         self._passed_over: dict[str, float] = {}
 
     def call_each(self, request: RequestHeader, *, deadline: Deadline) -> tuple[Response, ...]:
@@ -197,6 +197,13 @@ class NameServers:
     def _pass_over(self, addr: str) -> None:
         self._passed_over[addr] = self._clock.monotonic() + _PASSED_OVER_S
 
+    def _turn(self) -> list[str]:
+        """Return the addresses in the order in which they are asked until one answers."""
+        now = self._clock.monotonic()
+        at = self.addresses.index(self._first)
+        turn = [*self.addresses[at:], *self.addresses[:at]]
+        return sorted(turn, key=lambda addr: now < self._passed_over.get(addr, now))
+
     def _on_any(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> T:
         try:
             return retry(
@@ -210,26 +217,30 @@ class NameServers:
             raise NameServerError(error.message, **error.facts) from error.__cause__
 
     def _pass(self, use: Callable[[Connection, Deadline], T], deadline: Deadline) -> T:
-        """Try the list once, starting with the one that answered last."""
+        """Try the list once: the one that answered last first, those that did not answer recently last.
+
+        Each gets a share of the time that is left, so that one that hangs leaves time for the others.
+        """
         reasons: list[str] = []
         cause: RocketMQError | None = None
         transient = False
-        for step in range(len(self.addresses)):
-            index = (self._first + step) % len(self.addresses)
-            addr = self.addresses[index]
+        turn = self._turn()
+        for step, addr in enumerate(turn):
             began = self._clock.monotonic()
             if deadline.expired:
                 reasons.append(f"{addr}: not asked, {deadline.timeout_ms:.0f} ms had passed")
                 continue
+            share = deadline.sooner(deadline.remaining_s * 1000 / (len(turn) - step))
             try:
-                answer = self._ask(addr, use, deadline)
+                answer = self._ask(addr, use, share)
             except (TransportError, RemoteProtocolError, NameServerError) as error:
                 cause = error
                 transient = transient or isinstance(error, TransportError)
                 reasons.append(f"{addr}: {diagnose(error, waited_s=self._clock.monotonic() - began)}")
                 self._pass_over(addr)
             else:
-                self._first = index
+                self._first = addr
+                self._passed_over.pop(addr, None)
                 return answer
         message = f"no name server answers: {'; '.join(reasons)}"
         name_server = ";".join(self.addresses)

@@ -54,13 +54,28 @@ def test_a_connection_that_takes_all_the_time_is_the_reason() -> None:
 
 
 def test_a_name_server_that_was_not_asked_is_not_blamed() -> None:
-    servers = SlowServers()
+    servers = SlowServers(connect_s=0.3)
     name_servers = servers.name_servers(*ADDRESSES)
     with pytest.raises(NameServerError) as caught:
         name_servers.topics(deadline=Deadline(servers.clock, 300))
-    assert servers.asked == ["a:9876"]
     assert "a:9876: it accepted the connection but did not answer within 0.3 s" in caught.value.message
     assert caught.value.message.endswith("; b:9876: not asked, 300 ms had passed")
+
+
+def test_one_that_hangs_leaves_time_for_the_others() -> None:
+    servers = SlowServers()
+    name_servers = servers.name_servers(*ADDRESSES)
+    with pytest.raises(NameServerError, match=r"a:9876: .* 0\.2 s.*; b:9876: .* 0\.2 s"):
+        name_servers.topics(deadline=Deadline(servers.clock, 400))
+    assert servers.asked == ["a:9876", "b:9876"]
+
+
+def test_one_that_took_all_the_time_is_asked_last_the_next_time() -> None:
+    servers = SlowServers(connect_s=0.3)
+    name_servers = servers.name_servers(*ADDRESSES)
+    for first, other in (ADDRESSES, reversed(ADDRESSES)):
+        with pytest.raises(NameServerError, match=f"answers: {first}: it accepted.*; {other}: not asked"):
+            name_servers.topics(deadline=Deadline(servers.clock, 300))
 
 
 def test_no_pass_begins_without_time() -> None:
