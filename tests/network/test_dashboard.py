@@ -29,6 +29,7 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage
 from pyspark_rocketmq.client.admin import Admin
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dashboard.cluster import ClusterView
 from pyspark_rocketmq.dashboard.history import QueryLogReader
 from pyspark_rocketmq.dashboard.server import create_app, listen
@@ -157,6 +158,20 @@ def test_what_the_living_brokers_say_is_shown_and_the_silent_one_named(log):
     assert cluster["topics"] == [{"topic": "orders", "queues": 1, "messages": 1}]
     versions = {row["broker"]: row["version"] for row in cluster["brokers"]}
     assert versions["broker-a"] != versions["broker-b"] == "unknown"
+
+
+def test_a_broker_that_name_servers_have_forgotten_is_named() -> None:
+    clock = FakeClock(base=SYSTEM_CLOCK)
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        view = ClusterView(ClientOptions(name_servers=(mq.name_server,)), clock=clock)
+        assert view.state()["away"] == []
+        mq.stop_broker("broker-b")
+        clock.now_s += 6
+        told = view.state()
+        view.close()
+    (away,) = told["away"]
+    assert (away["broker"], "no name server knows it any more" in away["cause"]) == ("broker-b", True)
+    assert [row["broker"] for row in told["brokers"]] == ["broker-a"]
 
 
 def test_a_broker_that_refuses_is_named_with_its_cause(mq):

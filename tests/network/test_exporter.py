@@ -152,6 +152,21 @@ def test_a_broker_that_is_down_is_named_and_its_queues_are_missing(
     assert "broker broker-b does not answer" in caplog.text
 
 
+def test_a_broker_that_name_servers_have_forgotten_is_down(
+    registry: CollectorRegistry, mq: MockCluster, clock: FakeClock
+) -> None:
+    """They forget one that dies within seconds: without its metric, no alert fires."""
+    assert samples(registry)["rocketmq_broker_up", "broker-b"] == 1
+    mq.stop_broker("broker-b")
+    for clock.now_s in (6, 24 * 3600 - 6):
+        assert samples(registry)["rocketmq_broker_up", "broker-b"] == 0
+    clock.now_s = 24 * 3600 + 6
+    assert ("rocketmq_broker_up", "broker-b") not in samples(registry), "it was removed"
+    mq.start_broker("broker-b")
+    clock.now_s += 6
+    assert samples(registry)["rocketmq_broker_up", "broker-b"] == 1
+
+
 def test_a_group_whose_next_message_cannot_be_seen_has_no_seconds(
     registry: CollectorRegistry, mq: MockCluster
 ) -> None:

@@ -11,7 +11,8 @@ from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.groups.group_lag import OnAway, count_messages, group_totals
-from pyspark_rocketmq.errors import RocketMQError, RouteError
+from pyspark_rocketmq.client.routes.known_brokers import KnownBrokers
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, RouteError
 from pyspark_rocketmq.options import ClientOptions
 
 __all__ = ["ClusterView"]
@@ -40,6 +41,7 @@ class ClusterView:
         self._dead_letters = dead_letters
         self._clock = clock
         self._lock = threading.Lock()
+        self._known = KnownBrokers(clock)
         self._state: dict[str, Any] = {}
         self._asked_s = float("-inf")
         self._there: dict[str, int] = {}
@@ -92,9 +94,12 @@ class ClusterView:
 
     def _brokers(self, on_away: OnAway) -> list[dict[str, Any]]:
         admin = Admin(self._client)
+        brokers = admin.cluster_info().brokers
+        for name in self._known.find_missing(brokers):
+            on_away(name, BrokerNotFoundError("no name server knows it any more: it is down, or was removed"))
         infos = admin.runtime_infos(on_away=on_away)
         rows = []
-        for name, data in sorted(admin.cluster_info().brokers.items()):
+        for name, data in sorted(brokers.items()):
             facts = infos.get(name, {})
             rows.append(
                 {

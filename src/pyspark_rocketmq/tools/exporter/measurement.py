@@ -19,6 +19,7 @@ from pyspark_rocketmq.client.queue_requests import is_gone
 from pyspark_rocketmq.client.read.samples import MessageTimes, message_times
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.client.retry import ONCE_MORE
+from pyspark_rocketmq.client.routes.known_brokers import KnownBrokers
 from pyspark_rocketmq.errors import BrokerError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.model.names import dead_letter_topic
@@ -98,7 +99,8 @@ class TopicState:
 class ClusterState:
     """A cluster at one time. Queues of brokers that do not answer are missing.
 
-    ``brokers``: whether each answered. ``up``: whether a name server did.
+    ``brokers``: whether each answered; False for one that was registered within the last day and is not now.
+    ``up``: whether a name server answered.
     """
 
     up: bool = False
@@ -125,6 +127,7 @@ class ClusterMeter:
         self._groups = None if groups is None else tuple(dict.fromkeys(groups))
         self._clock = clock
         self._lock = threading.Lock()
+        self._known = KnownBrokers(clock)
         self._state = ClusterState()
         self._measured_s = float("-inf")
 
@@ -132,7 +135,7 @@ class ClusterMeter:
         """Return the cluster's state, at most a few seconds old. Never fails: what is unknown is missing."""
         with self._lock:
             if self._clock.monotonic() - self._measured_s > _FRESH_S:
-                self._state = _Measurement(self._client, self._clock).take(self._groups)
+                self._state = _Measurement(self._client, self._clock, self._known).take(self._groups)
                 self._measured_s = self._clock.monotonic()
             return self._state
 
@@ -145,8 +148,9 @@ class ClusterMeter:
 class _Measurement:
     """One measurement, which does not ask a broker again that did not answer."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, known: KnownBrokers) -> None:
         self._client = client
+        self._known = known
         self._now_ms = clock.now_ms()
         self._away: set[str] = set()
         self._groups: tuple[GroupState, ...] = ()
@@ -163,9 +167,10 @@ class _Measurement:
             self._measure(admin, groups)
         except RocketMQError as error:
             _LOG.warning("a part is not measured: %s", error)
+        away = self._away.union(self._known.find_missing(brokers))
         return ClusterState(
             up=True,
-            brokers={name: name not in self._away for name in sorted(brokers)},
+            brokers={name: name not in away for name in sorted({*brokers, *away})},
             groups=self._groups,
             topics=self._topics,
         )
