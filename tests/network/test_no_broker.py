@@ -8,20 +8,23 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from tests.support.cli import CommandLine
+from tests.support.clocks import FakeClock
 
+from pyspark_rocketmq.cli.cluster_commands import groups
 from pyspark_rocketmq.cli.connect import complete_groups
-from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage
+from pyspark_rocketmq.client import Admin, Client, ClientOptions, MessageQueue, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.errors import BrokerNotFoundError, TopicNotFoundError
 from pyspark_rocketmq.offsets.offset_lookup import fetch_running_ends
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.offsets.queue_lookup import queues_to_read, wait_for_queues
 from pyspark_rocketmq.options import SinkOptions, SourceOptions, parse_options
+from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter
-from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.testing import MockCluster, Refuse
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -194,6 +197,7 @@ AT_ALL_BROKERS = [
     ("groups",),
     ("offsets", "show", "billing"),
     ("lag", "billing"),
+    ("lag", "billing", "--topic", "orders"),
     ("topic", "show", "orders"),
 ]
 
@@ -229,6 +233,45 @@ def test_when_no_broker_answers_nothing_is_claimed(
     done = cli(*command)
     assert (done.code, done.out) == (1, ""), done
     assert "cannot connect" in done.err
+
+
+@pytest.mark.parametrize("command", AT_ALL_BROKERS, ids=" ".join)
+def test_a_broker_that_refuses_is_named_with_its_cause(
+    command: tuple[str, ...], half: MockCluster, cli: CommandLine
+) -> None:
+    half.start_broker("broker-b")
+    half.inject(Refuse(ResponseCode.NO_PERMISSION, "not yours"), times=None, broker="broker-b")
+    done = cli(*command)
+    assert done.code == 0, done
+    told = " ".join((done.out + done.err).split())
+    assert "without broker-b, which refused: the server forbids the request" in told
+    assert "(not yours)" in told
+    assert "did not answer" not in told
+
+
+def test_a_watched_lag_survives_an_outage(
+    half: MockCluster, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half.start_broker("broker-b")
+    clock = FakeClock(base=SYSTEM_CLOCK)
+
+    def look() -> None:
+        match clock.sleeps.count(0.5):
+            case 1:
+                for name in ("broker-a", "broker-b"):
+                    half.stop_broker(name, unregister=False)
+            case 2:
+                for name in ("broker-a", "broker-b"):
+                    half.start_broker(name)
+            case 3:
+                raise KeyboardInterrupt
+
+    clock.on_sleep = look
+    options = ClientOptions(name_servers=(half.name_server,))
+    monkeypatch.setattr(groups, "connect", lambda *_: Client(options, clock=clock))
+    done = cli("lag", "billing", "-t", "orders", "--watch", "--interval", "0.5")
+    assert (done.code, clock.sleeps.count(0.5)) == (130, 3), done
+    assert "billing is 2 messages behind" in done.out
 
 
 def test_groups_complete_while_a_broker_is_away(half: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from pyspark_rocketmq.errors import RocketMQError
     from pyspark_rocketmq.model import MessageQueue
 
 __all__ = ["AsJson", "console", "examples", "name_queue", "print_applied", "print_json", "print_table"]
@@ -93,10 +94,12 @@ def show_offset(committed: int | None) -> str:
     return "never" if committed is None else f"{committed:,}"
 
 
-def warn_of(away: Iterable[str]) -> None:
+def warn_of(away: Mapping[str, RocketMQError]) -> None:
     """Print to stderr which brokers did not answer: the output is without them, also for programs."""
-    if names := ", ".join(sorted(away)):
-        print(f"warning: without {names}, which did not answer", file=sys.stderr)
+    if away:
+        from pyspark_rocketmq.client.groups.group_lag import without
+
+        print(f"warning: {without(away).removeprefix(', ')}", file=sys.stderr)
 
 
 def timestamp(milliseconds: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,9 +17,10 @@ from pyspark_rocketmq.cli.printing import (
     print_table,
     show_offset,
     table,
+    timestamp,
     warn_of,
 )
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError, RocketMQError, RouteError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -150,6 +151,7 @@ def unknown_group(client: Client, group: str) -> str | None:
 
 def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float) -> None:
     from rich.live import Live
+    from rich.text import Text
 
     from pyspark_rocketmq.client.groups.group_lag import group_lag
 
@@ -158,7 +160,14 @@ def _watch(client: Client, group: str, topics: Sequence[str], interval_s: float)
         looked_s = client.clock.monotonic()
         while True:
             away: dict[str, RocketMQError] = {}
-            rows = group_lag(client, group, topics, on_away=away.__setitem__)
+            try:
+                rows = group_lag(client, group, topics, on_away=away.__setitem__)
+            except RocketMQError as error:
+                if not (error.retriable or isinstance(error, RouteError)):
+                    raise
+                live.update(Text(f"{timestamp(client.clock.now_ms())} error: {error}"), refresh=True)
+                client.clock.sleep(interval_s)
+                continue
             seconds = client.clock.monotonic() - looked_s
             looked_s += seconds
             rates = {
@@ -175,7 +184,7 @@ def _table(
     group: str,
     rows: Sequence[GroupPosition],
     rates: dict[MessageQueue, float],
-    away: Collection[str],
+    away: Mapping[str, RocketMQError],
     now_ms: int,
 ) -> Table:
     from pyspark_rocketmq.client.groups.group_lag import without

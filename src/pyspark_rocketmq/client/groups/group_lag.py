@@ -14,7 +14,7 @@ from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.queue_requests import is_gone
 from pyspark_rocketmq.client.retry import ONCE_MORE
 from pyspark_rocketmq.client.whole_routes import look_up
-from pyspark_rocketmq.errors import RocketMQError, UnsupportedRequestError
+from pyspark_rocketmq.errors import BrokerError, RocketMQError, UnsupportedRequestError
 from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, OffsetRange
 from pyspark_rocketmq.model.names import RETRY_PREFIX
@@ -96,8 +96,9 @@ def group_lag(
     group : str
     topics : iterable of str
     on_away : Callable, optional
-        Called with the name of each broker that does not answer within about two seconds, and the cause; its
-        queues are omitted. Without it, the call waits for every broker and fails at the operation timeout.
+        Called with the name of each broker that does not answer within about two seconds, or refuses, and the
+        cause; its queues are omitted. If none answers, that is an error. Without ``on_away``, the call waits
+        for every broker and fails at the operation timeout.
 
     Raises
     ------
@@ -105,10 +106,10 @@ def group_lag(
     """
     topics = tuple(topics)
     look_up(client, topics)
-    away: set[str] = set()
+    away: dict[str, RocketMQError] = {}
 
     def report(name: str, cause: RocketMQError) -> None:
-        away.add(name)
+        away.setdefault(name, cause)
         if on_away is not None:
             on_away(name, cause)
 
@@ -117,6 +118,8 @@ def group_lag(
     committed = _ask(client, {q: broker.committed_offset(group, q) for q in queues}, on_late)
     mins = _ask(client, {q: broker.min_offset(q) for q in committed}, on_late)
     maxs = _ask(client, {q: broker.max_offset(q) for q in mins}, on_late)
+    if away and not maxs:
+        raise next(iter(away.values()))
     stats = _stats(client, group, topics, on_late, without=away)
     return tuple(
         GroupPosition(
@@ -166,9 +169,16 @@ def _ask(
     return answers
 
 
-def without(away: Collection[str]) -> str:
+def without(away: Mapping[str, RocketMQError]) -> str:
     """Return the note for a sum of lags without the queues of these brokers."""
-    return f", without {', '.join(sorted(away))}, which did not answer" if away else ""
+    silent = sorted(name for name, cause in away.items() if not isinstance(cause, BrokerError))
+    notes = [f"{', '.join(silent)}, which did not answer"] if silent else []
+    notes += [
+        f"{name}, which refused: {cause.message}" + (f" ({cause.remark})" if cause.remark else "")
+        for name, cause in sorted(away.items())
+        if isinstance(cause, BrokerError)
+    ]
+    return f", without {'; '.join(notes)}" if notes else ""
 
 
 def count_messages(
