@@ -383,6 +383,19 @@ def test_standard_output_is_utf_8_and_its_disk_may_be_full(mq, ten, tmp_path):
     assert done.stderr.startswith(b"error: the file cannot be written: No space left on device")
 
 
+@pytest.mark.parametrize("command", ["consume", "export"])
+def test_a_named_queue_is_read_while_the_broker_of_another_is_away(capsys, monkeypatch, command: str):
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        for queue in mq.queues("orders"):
+            mq.send(OutgoingMessage("orders", b"x"), queue)
+        mq.stop_broker("broker-b", unregister=False)
+        cli = CommandLine(capsys, monkeypatch, mq.name_server)
+        offsets = '{"orders": {"broker-a": {"0": 0}, "broker-b": {"0": 0}}}'
+        for start in ("earliest", "last:1", "-1h", offsets):
+            done = cli(command, "orders", "--queue", "broker-a:0", "--from", start, "--until", "latest")
+            assert (done.code, len(done.out.splitlines())) == (0, 1), done
+
+
 def test_an_export_that_is_terminated_leaves_nothing(mq, ten, tmp_path):
     mq.inject(Silence(), on=RequestCode.PULL_MESSAGE, times=None)
     command = [sys.executable, "-m", "pyspark_rocketmq", "export", "orders", "-n", mq.name_server]

@@ -176,8 +176,12 @@ def source_options(
     return _parse_given(SourceOptions, namesrv, {**pairs(settings), **given})
 
 
-def find_start(client: Client, options: SourceOptions) -> dict[MessageQueue, int]:
-    """Return the offset at which a reader with these options starts in each queue.
+def find_start(
+    client: Client, options: SourceOptions, *, only: Sequence[MessageQueue] | None = None
+) -> dict[MessageQueue, int]:
+    """Return the offset at which a reader with these options starts in each queue, or only in these.
+
+    The brokers of other queues are not asked.
 
     Raises
     ------
@@ -194,7 +198,8 @@ def find_start(client: Client, options: SourceOptions) -> dict[MessageQueue, int
     try:
         queues = queues_to_read(planner, options)
         check_listed(policy, queues)
-        return resolve_offsets(planner, policy, queues, options, start_time_ms=client.clock.now_ms())
+        wanted = queues if only is None else [queue for queue in queues if queue in only]
+        return resolve_offsets(planner, policy, wanted, options, start_time_ms=client.clock.now_ms())
     finally:
         planner.close()
 

@@ -130,9 +130,8 @@ def resolve_start(
         wanted = _parse_offset(text, name)
         lows, highs = client.min_offsets(queues), client.max_offsets(queues)
         return {queue: min(max(wanted, lows[queue]), highs[queue]) for queue in queues}
-    found = find_start(
-        client, source_options(namesrv, settings, topic=topic, group=group, start=text, name=name)
-    )
+    options = source_options(namesrv, settings, topic=topic, group=group, start=text, name=name)
+    found = find_start(client, options, only=queues)
     return {queue: found[queue] for queue in queues if queue in found}
 
 
