@@ -383,6 +383,16 @@ def test_standard_output_is_utf_8_and_its_disk_may_be_full(mq, ten, tmp_path):
     assert done.stderr.startswith(b"error: the file cannot be written: No space left on device")
 
 
+def test_a_line_that_is_not_written_is_not_consumed(mq, ten):
+    command = [sys.executable, "-m", "pyspark_rocketmq", "consume", "orders", "-n", mq.name_server]
+    with Path("/dev/full").open("w") as full:
+        words = [*command, "--group", "g", "--commit"]
+        done = subprocess.run(words, stdout=full, timeout=120, check=False)
+    assert done.returncode == 1
+    with Client(mq.name_server) as client:
+        assert set(client.committed_offsets("g", client.read_queues("orders")).values()) == {0}
+
+
 @pytest.mark.parametrize("command", ["consume", "export"])
 def test_a_named_queue_is_read_while_the_broker_of_another_is_away(capsys, monkeypatch, command: str):
     with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:

@@ -117,7 +117,11 @@ def consume(
         messages = _messages(client, positions, read, bound, follow=follow, grows=grows, decided=committed)
         try:
             for message in islice(messages if search is None else search.matches(messages, positions), count):
-                _print(message, as_json=as_json)
+                try:
+                    _print(message, as_json=as_json)
+                except BaseException:
+                    positions[message.queue] = message.queue_offset  # its line may not be whole
+                    raise
                 printed += 1
         finally:
             if commit and group is not None:
