@@ -45,7 +45,7 @@ from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import Frame
-from pyspark_rocketmq.remoting.header import GetMaxOffsetRequest
+from pyspark_rocketmq.remoting.header import GetConsumerListByGroupRequest, GetMaxOffsetRequest
 from pyspark_rocketmq.testing import (
     Announce,
     Cut,
@@ -488,6 +488,45 @@ def test_a_canceled_call_leaves_the_client_as_it_was(mq: MockBroker) -> None:
         assert connection._pending == {}
         assert await client.max_offsets([QUEUE]) == {QUEUE: 0}
         assert await client.connection(mq.address("broker-a")) is connection
+
+    run(mq, use)
+
+
+def test_a_canceled_commit_leaves_no_member_of_the_group(mq: MockBroker) -> None:
+    """It would get its share of the queues from the consumers of the group, and not read them."""
+    slow = mq.inject(Delay(0.2), on=RequestCode.HEART_BEAT)
+
+    async def use(client: AsyncClient) -> None:
+        commit = asyncio.create_task(client.commit_offsets("g", {QUEUE: 0}))
+        while not slow.hits:
+            await asyncio.sleep(0.01)
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+        connection = await client.connection(mq.address("broker-a"))
+        async with asyncio.timeout(30):
+            while True:
+                request = GetConsumerListByGroupRequest(consumer_group="g")
+                answer = await connection.call(request, deadline=client.deadline())
+                if "no consumer for this group" in (answer.remark or ""):
+                    break
+                await asyncio.sleep(0.05)
+        await client.commit_offsets("g", {QUEUE: 1})
+        assert await client.committed_offsets("g", [QUEUE]) == {QUEUE: 1}
+
+    run(mq, use)
+
+
+def test_the_end_waits_for_the_heartbeat_of_a_canceled_commit(mq: MockBroker) -> None:
+    silent = mq.inject(Silence(executed=True), on=RequestCode.HEART_BEAT)
+
+    async def use(client: AsyncClient) -> None:
+        commit = asyncio.create_task(client.commit_offsets("g", {QUEUE: 0}))
+        while not silent.hits:
+            await asyncio.sleep(0.01)
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
 
     run(mq, use)
 

@@ -110,6 +110,7 @@ class AsyncClient:
                 await outcome.close()
         for connection in list(self._apart):
             await connection.close()
+        await self._groups.close()
 
     def deadline(self, timeout_ms: float | None = None, *, renewable: bool = False) -> Deadline:
         """Return the deadline of an operation that starts now."""

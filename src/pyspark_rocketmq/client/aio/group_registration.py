@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
@@ -53,6 +54,11 @@ class AsyncGroupCommitter:
     def __init__(self, client: AsyncGroupClient) -> None:
         self._client = client
         self._announced: set[tuple[str, str]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Wait for the heartbeats whose callers were canceled. The connections are closed: they end soon."""
+        await asyncio.gather(*self._leaving, return_exceptions=True)
 
     async def commit(self, group: str, offsets: Mapping[MessageQueue, int], *, deadline: Deadline) -> None:
         """Commit at every broker, until all succeed. None waits for a broker that is down.
@@ -133,11 +139,20 @@ class AsyncGroupCommitter:
         await self._client.ask({queue: nothing}, deadline=until)
 
     async def _heartbeat(self, group: str, broker_name: str, topic: str, deadline: Deadline) -> None:
-        """Send a consumer's heartbeat and leave."""
-        client_id = f"pyspark-rocketmq@{os.getpid()}"
+        """Send a consumer's heartbeat and leave, also if the caller is canceled meanwhile.
+
+        A member that stayed would get its share of the queues from the others, and not read them.
+        """
         until = deadline.sooner(self._client.options.request_timeout_ms)
         addr = await self._client.broker_address(broker_name, topic=topic)
         connection = await self._client.connection(addr)
+        task = asyncio.create_task(self._join_and_leave(connection, group, until))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        await asyncio.shield(task)
+
+    async def _join_and_leave(self, connection: AsyncConnection, group: str, until: Deadline) -> None:
+        client_id = f"pyspark-rocketmq@{os.getpid()}"
         body = encode_heartbeat(client_id, consumer_groups=(self._client.namespace.qualify(group),))
         (await connection.call(HeartbeatRequest(), body, deadline=until)).require(group=group)
         leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
