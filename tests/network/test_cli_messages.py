@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -404,6 +405,21 @@ def test_a_named_queue_is_read_while_the_broker_of_another_is_away(capsys, monke
         for start in ("earliest", "last:1", "-1h", offsets):
             done = cli(command, "orders", "--queue", "broker-a:0", "--from", start, "--until", "latest")
             assert (done.code, len(done.out.splitlines())) == (0, 1), done
+
+
+def test_an_import_that_is_interrupted_says_what_was_sent(cli, other, ten, tmp_path, monkeypatch):
+    cli("export", "orders", "--file", f"{tmp_path}/it.jsonl")
+
+    def sleep(_: object, seconds: float) -> None:
+        if seconds > 450:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(SYSTEM_CLOCK), "sleep", sleep)
+    words = ("--file", f"{tmp_path}/it.jsonl", "--rate", "0.01", "--yes", "-n", other.name_server)
+    done = cli("import", "copy", *words)
+    found = re.fullmatch(r"interrupted: (\d+) messages or a few more were sent; .* again\n", done.err)
+    assert (done.code, bool(found)) == (130, True), done
+    assert int(found[1]) <= sum(map(len, stored(other.name_server, "copy").values())) <= 5
 
 
 def test_an_export_that_is_terminated_leaves_nothing(mq, ten, tmp_path):

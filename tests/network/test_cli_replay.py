@@ -13,7 +13,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
-from pyspark_rocketmq.testing import MockBroker
+from pyspark_rocketmq.testing import MockBroker, Refuse
 
 DLQ = "%DLQ%billing"
 
@@ -68,6 +68,24 @@ def test_a_rate_is_kept(cli, mq, monkeypatch):
     die(mq, "a", "b", "c")
     assert cli("replay", "billing", "--to", "orders", "--rate", "0.01", "--yes").code == 0
     assert [round(each, -1) for each in slept[-3:]] == [0, 100, 200]
+
+
+def test_what_was_sent_before_an_error_or_ctrl_c_is_told(cli, mq, monkeypatch):
+    die(mq, "a", "b", "c")
+    mq.inject(Refuse(ResponseCode.MESSAGE_ILLEGAL), on=RequestCode.SEND_MESSAGE_V2, after=2, times=None)
+    done = cli("replay", "billing", "--to", "orders", "--yes")
+    assert (done.code, "acknowledged=2" in done.err) == (1, True), done
+    mq.heal()
+
+    def sleep(_: object, seconds: float) -> None:
+        if seconds > 150:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(SYSTEM_CLOCK), "sleep", sleep)
+    done = cli("replay", "billing", "--to", "orders", "--rate", "0.01", "--yes")
+    assert done.code == 130
+    assert "2 messages or a few more were sent; a second run sends all again" in done.err
+    assert sent(mq) == ["a", "b", "a", "b"]
 
 
 def test_old_letters_are_left(cli, mq):

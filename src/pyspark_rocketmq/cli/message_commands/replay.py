@@ -11,6 +11,7 @@ import typer
 
 from pyspark_rocketmq.cli.connect import Namesrv, Settings, connect
 from pyspark_rocketmq.cli.message_commands.messages import message_text
+from pyspark_rocketmq.cli.message_commands.sent import tell_sent
 from pyspark_rocketmq.cli.printing import AsJson, console, examples, print_json, print_table, timestamp
 from pyspark_rocketmq.cli.times import moment
 from pyspark_rocketmq.errors import OptionError, RocketMQError
@@ -125,7 +126,10 @@ def _once(client: Client, found: list[Replay], now_ms: int, *, rate: float, yes:
     summary = summarize((each.message for each in found), now_ms)
     if not as_json:
         _show(found, summary)
-    sent = sum(1 for _ in send_replays(client, found, rate=rate)) if yes else 0
+    with tell_sent() as done:
+        for _ in send_replays(client, found, rate=rate) if yes else ():
+            done.messages += 1
+    sent = done.messages
     if as_json:
         messages = [_plain(each) for each in found]
         print_json({"found": len(found), "sent": sent, "summary": summary, "messages": messages})

@@ -31,8 +31,9 @@ from pyspark_rocketmq.cli.message_commands.isolation import (
     Isolation,
     find_committed,
 )
+from pyspark_rocketmq.cli.message_commands.sent import tell_sent
 from pyspark_rocketmq.cli.printing import AsJson, examples, name_queue, print_json, print_table
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.cli.progress import Advance
@@ -149,15 +150,13 @@ def import_(
         queues = map_queues(counts, targets)
         total, sent = sum(counts.values()), 0
         if yes:
-            with progress("sending", total=total) as advance:
+            with progress("sending", total=total) as advance, tell_sent() as done:
                 # What was checked: a program may be appending to the file.
                 messages, pace = islice(_read(path, kind, file), total), Pace(rate, client.clock)
-                try:
-                    for stored in send_messages(client, messages, queues, pace):
-                        sent += stored
-                        advance(stored)
-                except RocketMQError as error:
-                    raise error.with_facts(acknowledged=sent) from None
+                for stored in send_messages(client, messages, queues, pace):
+                    done.messages += stored
+                    advance(stored)
+            sent = done.messages
             if sent != total:
                 raise OptionError(
                     f"the file became shorter meanwhile: {sent:,} messages were sent", file=file
