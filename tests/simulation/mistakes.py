@@ -544,14 +544,14 @@ PLANTS: Final = tuple(
         (
             "a receiver's pull is committed when it is taken",
             "client.groups.push_worker",
-            "            if run is not None:\n                sizes.append(",
-            "            if False:\n                sizes.append(",
+            "taken += [] if run is None else",
+            "taken += [] if True else",
         ),
         (
             "what a receiver that lags has read ahead is committed when it is taken",
             "client.groups.push_worker",
-            "self._in_flight.add([(begin, len(records))], next_offset=until)",
-            "self._in_flight.add([], next_offset=until)",
+            "self._continue_at(chunk.until_offset, [(chunk.from_offset, len(records))])",
+            "self._continue_at(chunk.until_offset)",
         ),
         (
             "what a receiver that lags misses is passed over",
@@ -622,8 +622,8 @@ PLANTS: Final = tuple(
         (
             "a slave that lacks messages is believed",
             "client.read.range_pull",
-            "if not self._replica.at_master or self._patience.missing_ms(self._now()) < patience_ms:",
-            "if self._patience.missing_ms(self._now()) < 0:",
+            "if not self._replica.at_master or missing_ms < self._options.missing_patience_ms:",
+            "if missing_ms < 0:",
         ),
         (
             "a slave that may not be read hides what its master lacks",
