@@ -195,9 +195,13 @@ class FiredWindows(StatefulProcessor):
         kept = self._load()
         if kept is None:  # its result was emitted with rows of this batch, and it is closed
             return
-        if not kept.final and watermark >= schedule.first(end):
-            yield self._emit(key, kept, schedule.fire_time(schedule.first(end)))
-        elif kept.changed and (not kept.final or due > schedule.first(end)):
+        first = schedule.first(end)
+        if not kept.final and watermark >= first:
+            yield self._emit(key, kept, schedule.fire_time(first))
+        elif not kept.final and schedule.before_ms is None:
+            self._set_timer(first)  # this one is of a run with a longer delay, or with partial results
+            return
+        elif kept.changed and (not kept.final or due > first):
             yield self._emit(key, kept, schedule.fire_time(due))
         self._settle(kept, end, watermark)
 
