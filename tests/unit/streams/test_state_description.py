@@ -52,6 +52,10 @@ def described(pipeline):
         ),
         (results(windowed().agg(n="sum(v)")), [results(windowed().agg(n="count(v)"))]),
         (results(windowed().max("v").fireMode(1)), [results(windowed().max("v").fireMode(2))]),
+        (
+            results(windowed().max("v").emitBeforeFire(Time.seconds(5), strict=True)),
+            [results(windowed().max("v").emitAfterFire(Time.seconds(5)))],
+        ),
         (top(), [top("k"), top(rising=False)]),
         (stream().distinct("k"), [stream().distinct("v"), stream().distinct("k", "v")]),
         (

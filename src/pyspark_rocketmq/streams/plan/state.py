@@ -70,7 +70,8 @@ def _result(item: p.Aggregate) -> str:
 def _firing(firing: Firing) -> str:
     if not firing.stateful:
         return ""
-    return f", fireMode {firing.mode}" + (", record by record" if firing.incremental else "")
+    kept = ", kept after the end" if firing.after else ""  # such windows have other keys
+    return f", fireMode {firing.mode}{kept}" + (", record by record" if firing.incremental else "")
 
 
 def _join(*, outer: bool) -> str:
