@@ -104,6 +104,27 @@ def test_a_record_with_an_impossible_time_does_not_stop_the_others(spark, schema
         counts.onError("fail").test([{"k": "a", "t": bad[0]}])
 
 
+LONG = 1_700_000_000_000_000_001
+"""This number and the next ones are one double."""
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_long_numbers_are_compared_to_the_last_digit(spark, sign):
+    numbers = [sign * (LONG + more) for more in (1, 0, 2)]
+    windows = stream(spark).window(TumblingWindow.of(Time.minutes(1)))
+    (row,) = windows.min("v", "least").max("v", "most").toDataStream().test([{"v": n} for n in numbers])
+    assert (int(row["least"]), int(row["most"])) == (min(numbers), max(numbers))
+
+
+@pytest.mark.parametrize("rising", [True, False])
+def test_long_numbers_are_ranked_to_the_last_digit(spark, rising):
+    numbers = [sign * (LONG + more) for sign in (1, -1) for more in (1, 0, 2)]
+    counts = stream(spark).window(TumblingWindow.of(Time.minutes(1))).groupBy("v").count().toDataStream()
+    ranked = counts.topN("rank", len(numbers)).addOrderByFieldName("v", rising).toDataStream()
+    rows = sorted(ranked.test([{"v": number} for number in numbers]), key=lambda row: row["rank"])
+    assert [int(row["v"]) for row in rows] == sorted(numbers, reverse=not rising)
+
+
 @pytest.mark.parametrize("schema", [None, "v double"])
 @pytest.mark.parametrize(
     ("values", "total"),

@@ -169,7 +169,8 @@ def _extreme(
     value: Column, number: Column, plain: Callable[[Column], Column], by: Callable[[Column, Column], Column]
 ) -> Column:
     """Compare texts as numbers if all texts of a group are numeric, else as texts."""
-    order = F.when(value.isNotNull(), F.struct(number, value))
+    exact = value.try_cast(DECIMAL)  # of numbers that are the same double
+    order = F.when(value.isNotNull(), F.struct(number, exact, value))
     return F.when(F.count(value) == F.count(number), by(value, order)).otherwise(plain(value))
 
 

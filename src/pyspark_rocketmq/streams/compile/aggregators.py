@@ -7,15 +7,22 @@ get records batch by batch, and within a batch in the order of their times.
 
 from __future__ import annotations
 
-import decimal
 import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pyspark_rocketmq.streams.compile.hyperloglog import Sketch
+from pyspark_rocketmq.streams.compile.spark_values import (
+    EXACT,
+    choose,
+    order,
+    order_number,
+    order_time,
+    round_decimal,
+    same,
+)
 from pyspark_rocketmq.streams.frame.python_steps import to_json
 
 __all__ = [
@@ -35,12 +42,6 @@ __all__ = [
 ]
 
 Row = tuple[Any, ...]
-
-_DIGITS: Final = 38
-"""As many as a Spark decimal has at most."""
-
-_EXACT: Final = decimal.Context(prec=2 * _DIGITS, rounding=decimal.ROUND_HALF_UP)
-"""Enough digits for the sum of any number of Spark decimals."""
 
 
 class Fold(ABC):
@@ -104,11 +105,11 @@ class Sum(Fold):
         value = row[self.at]
         if value is None or state is None:
             return state if value is None else value
-        return state + value if self.scale is None else _EXACT.add(state, value)
+        return state + value if self.scale is None else EXACT.add(state, value)
 
     def result(self, state: Any) -> Any:
         """Return the current result."""
-        return _round(state, self.scale)
+        return round_decimal(state, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class Average(Fold):
         total, count = state
         if not count:
             return None
-        return total / count if self.scale is None else _round(_EXACT.divide(total, count), self.scale)
+        return total / count if self.scale is None else round_decimal(EXACT.divide(total, count), self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Extreme(Fold):
 
     def add(self, state: Any, row: Row) -> Any:
         """Return the state after adding a row."""
-        return _choose(state, row[self.at], _order, least=self.least)
+        return choose(state, row[self.at], order, least=self.least)
 
     def result(self, state: Any) -> Any:
         """Return the current result."""
@@ -175,8 +176,8 @@ class NumberOrText(Fold):
             return state
         numbers, by_number, by_text = state
         numbers = numbers and number is not None
-        by_number = _choose(by_number, (number, text), _order_number, least=self.least) if numbers else None
-        return numbers, by_number, _choose(by_text, text, _order, least=self.least)
+        by_number = choose(by_number, (number, text), order_number, least=self.least) if numbers else None
+        return numbers, by_number, choose(by_text, text, order, least=self.least)
 
     def result(self, state: tuple[bool, Any, Any]) -> Any:
         """Return the current result."""
@@ -199,7 +200,7 @@ class ByTime(Fold):
     def add(self, state: Any, row: Row) -> Any:
         """Return the state after adding a row."""
         found = None if row[self.at] is None else (row[self.time_at], row[self.at])
-        return _choose(state, found, _order_time, least=self.earliest)
+        return choose(state, found, order_time, least=self.earliest)
 
     def result(self, state: Any) -> Any:
         """Return the current result."""
@@ -243,16 +244,16 @@ class Different(Fold):
     def add(self, state: set[Any], row: Row) -> set[Any]:
         """Return the state after adding a row."""
         if row[self.at] is not None:
-            state.add(_same(row[self.at]))
+            state.add(same(row[self.at]))
         return state
 
     def result(self, state: set[Any]) -> Any:
         """Return the current result."""
-        return len(state) if self.counted else sorted(state, key=_order)
+        return len(state) if self.counted else sorted(state, key=order)
 
     def unpack(self, packed: set[Any]) -> set[Any]:
         """Return the state from its picklable form."""
-        return {_same(value) for value in packed}
+        return {same(value) for value in packed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,38 +361,3 @@ class ClassicUser(Fold):
     def result(self, state: Any) -> Any:
         """Return the current result."""
         return to_json(self.accumulator.getValue(state))
-
-
-def _round(value: Any, scale: int | None) -> Any:
-    if value is None or scale is None:
-        return value
-    found = _EXACT.quantize(value, decimal.Decimal(1).scaleb(-scale))
-    return found if len(found.as_tuple().digits) <= _DIGITS else None
-
-
-def _same(value: Any) -> Any:
-    """Return one value for all that Spark takes for equal: a set finds NaN only by its identity."""
-    if not isinstance(value, float):
-        return value
-    return math.nan if math.isnan(value) else value + 0.0
-
-
-def _choose(known: Any, value: Any, order: Callable[[Any], Any], *, least: bool) -> Any:
-    if known is None or value is None:
-        return known if value is None else value
-    before = order(value) < order(known)
-    return value if before == least and order(value) != order(known) else known
-
-
-def _order(value: Any) -> tuple[bool, Any]:
-    # Spark orders NaN above every number.
-    not_a_number = isinstance(value, float) and math.isnan(value)
-    return not_a_number, 0 if not_a_number else value
-
-
-def _order_number(pair: tuple[Any, str]) -> tuple[tuple[bool, Any], str]:
-    return _order(pair[0]), pair[1]
-
-
-def _order_time(pair: tuple[int, Any]) -> tuple[int, tuple[bool, Any]]:
-    return pair[0], _order(pair[1])

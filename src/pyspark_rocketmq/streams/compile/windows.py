@@ -14,6 +14,7 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.streams.compile.aggregates import aggregate_columns, overflow_columns, select_result
 from pyspark_rocketmq.streams.compile.decimals import (
+    DECIMAL,
     beyond_column,
     select_overflows,
     without_overflow,
@@ -248,7 +249,8 @@ def _order(flow: Flow, name: str, ascending: bool) -> Column:
     else:
         text = value.cast("string")
         number = text.try_cast("double")
-        parts = [number.isNull(), number if ascending else -number]
+        exact = text.try_cast(DECIMAL)  # of numbers that are the same double
+        parts = [number.isNull(), *((number, exact) if ascending else (-number, -exact))]
         parts.append(F.when(number.isNull(), text if ascending else _reverse_order(text)))
     return F.struct(*(part.alias(f"p{at}") for at, part in enumerate([value.isNull(), *parts])))
 
