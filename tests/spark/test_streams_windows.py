@@ -104,6 +104,22 @@ def test_a_record_with_an_impossible_time_does_not_stop_the_others(spark, schema
         counts.onError("fail").test([{"k": "a", "t": bad[0]}])
 
 
+def test_a_result_of_a_function_may_have_numbers_that_are_not_finite(spark):
+    class Unbounded:
+        def createAccumulator(self):
+            return []
+
+        def accumulate(self, accumulator, value):
+            accumulator.append(value["v"])
+
+        def getValue(self, accumulator):
+            return {"n": len(accumulator), "mean": float("nan"), "most": float("inf")}
+
+    windows = stream(spark).window(TumblingWindow.of(Time.minutes(1)))
+    (row,) = windows.aggregate(Unbounded(), "found").toDataStream().test([{"v": 1}])
+    assert row["found"] == {"n": 1, "mean": "NaN", "most": "Infinity"}
+
+
 LONG = 1_700_000_000_000_000_001
 """This number and the next ones are one double."""
 

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import DataType, DoubleType, FloatType, StringType
 
 from pyspark_rocketmq.streams.compile.decimals import DECIMAL, beyond_column, overflows, select_overflows
-from pyspark_rocketmq.streams.frame.flow import Flow, column
+from pyspark_rocketmq.streams.frame.flow import Flow, column, parse_result
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, to_json
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS, Numeric
 from pyspark_rocketmq.streams.plan.nodes import Aggregate
@@ -179,8 +179,7 @@ def _compute_at_end(function: Callable[[list[Any]], Any], name: str) -> Column:
         return pd.Series([to_json(function([json.loads(text) for text in group])) for group in groups])
 
     arrow = pandas_udf(compute, returnType=StringType())  # type: ignore[call-overload]
-    # JSON, so that an object is printed and sent as an object, and stored as text.
-    return F.try_parse_json(arrow(column(name)))
+    return parse_result(arrow(column(name)))
 
 
 def _run_accumulator(accumulator: Any) -> Callable[[list[Any]], Any]:

@@ -27,7 +27,7 @@ from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile import aggregators as folds
 from pyspark_rocketmq.streams.compile.aggregates import Accumulator, aggregate_columns, to_number
 from pyspark_rocketmq.streams.compile.decimals import beyond_column, overflows
-from pyspark_rocketmq.streams.frame.flow import Flow, column
+from pyspark_rocketmq.streams.frame.flow import Flow, column, parse_result
 from pyspark_rocketmq.streams.frame.python_steps import TIME, VALUE, describe_error
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS, AggregateKind, Numeric
 from pyspark_rocketmq.streams.plan.nodes import Aggregate
@@ -107,7 +107,7 @@ class Folded:
     def select_results(self) -> list[Column]:
         """Return the final results."""
         results = [
-            (F.try_parse_json(field.name) if is_user else F.col(field.name)).alias(alias)
+            (parse_result(F.col(field.name)) if is_user else F.col(field.name)).alias(alias)
             for field, alias, is_user in zip(self.outputs, self.aliases, self.user, strict=True)
         ]
         return [*results, *(column(field.name) for field in self.fields[len(results) :])]

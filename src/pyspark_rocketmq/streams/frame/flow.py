@@ -28,7 +28,7 @@ from pyspark_rocketmq.streams.frame.python_steps import BEAT, BODY, ERROR, TAG, 
 from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
 from pyspark_rocketmq.streams.plan.nodes import Node, Schema, Shape
 
-__all__ = ["TIME_FORMAT", "WINDOW_ID", "Flow", "column", "parse_schema", "window_id"]
+__all__ = ["TIME_FORMAT", "WINDOW_ID", "Flow", "column", "parse_result", "parse_schema", "window_id"]
 
 TIME_FORMAT: Final = "yyyy-MM-dd HH:mm:ss"
 """The time format of results, as in RocketMQ Streams."""
@@ -63,6 +63,14 @@ def window_id(start: Column) -> Column:
     is_exact = F.try_to_timestamp(shown, F.lit(_ID_FORMAT)) == start
     exact = F.date_format(start, f"{_ID_FORMAT}.SSSSSSXXX")
     return F.when(is_exact, shown).otherwise(exact).alias(WINDOW_ID)
+
+
+def parse_result(text: Column) -> Column:
+    """Return a function's result, so that an object is printed and sent as an object, and stored as text.
+
+    Unlike `try_parse_json`, this reads NaN and infinity.
+    """
+    return F.from_json(text, "variant")
 
 
 @dataclass(frozen=True, slots=True)
