@@ -76,6 +76,7 @@ NOT_LIFTED = [
     lambda m: {"a": json.loads(m).get("x").get("z")},
     lambda m: {"a": json.loads(m)["a'b"]},
     lambda m: {"a": json.loads(m)["x"], "A": json.loads(m)["y"]},
+    lambda m: {"a": json.loads(m)["x"], "b": json.loads(m)["X"]},
 ]
 
 
@@ -105,7 +106,8 @@ def records(count: int) -> list[str]:
         )
         for _ in range(count)
     ]
-    return [*made, "[1]", '"x"', "3", "null", "not json", "", "{}", ' {"x": 1}', '{"x": 1']
+    odd = ['\n{"x": 1}\n', '\t{"x": 1}', '{"x": 1, "x": 2}', '{"x": 1, "n": NaN}', "\n", "[]", "[{}]"]
+    return [*made, *odd, "[1]", '"x"', "3", "null", "not json", "", "{}", ' {"x": 1}', '{"x": 1']
 
 
 def in_python(function, texts):

@@ -198,16 +198,13 @@ class Flow:
         read = [
             StructField(one.name, StringType()) if _is_spelled(one.dataType) else one for one in schema.fields
         ]
-        with_corrupt = StructType([*read, StructField(_CORRUPT, StringType())])
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        parsed = self.df.withColumn(_PARSED, F.from_json(VALUE, with_corrupt, options))
-        empty = F.col(VALUE).isNull() | (F.trim(VALUE) == "")
-        error = F.when(empty | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull(), F.lit("malformed JSON"))
+        parsed = self.df.withColumn(_PARSED, _parse_json(read))
+        error = F.when(_is_malformed(), F.lit("malformed JSON"))
         added = []
         for one in schema.fields:
             value = F.col(f"{_PARSED}.{quote(one.name)}")
             if _is_spelled(one.dataType):
-                text = F.when(F.trim(value) != "", value)
+                text = F.when(_trim(value) != "", value)
                 value = text.try_cast(one.dataType)
                 wrong = F.lit(f"{one.name} is not {one.dataType.simpleString()}")
                 error = error.when(text.isNotNull() & value.isNull(), wrong)
@@ -221,13 +218,12 @@ class Flow:
         """Return the fields of a lifted projection, with their JSON types."""
         if self.shape is Shape.COLUMNS:
             return self._move_fields(projection, step)
-        document, parsed = F.col(_PARSED), self.df.withColumn(_PARSED, F.try_parse_json(VALUE))
-        malformed = document.isNull() | ~F.ltrim(VALUE).startswith("{")
-        found = [
-            F.try_variant_get(document, _variant_path(field), "variant").alias(name)
-            for name, field in projection.fields
-        ]
-        df = parsed.select(*(column(name) for name in self.hidden), malformed.alias(_CORRUPT), *found)
+        # A variant for each field: one of the whole record could not have a name twice.
+        firsts = dict.fromkeys(field.path[0] for _, field in projection.fields)
+        read = [StructField(name, VariantType()) for name in firsts]
+        parsed = self.df.withColumn(_PARSED, _parse_json(read))
+        found = [_find_variant(field).alias(name) for name, field in projection.fields]
+        df = parsed.select(*(column(name) for name in self.hidden), _is_malformed().alias(_CORRUPT), *found)
         error = F.when(F.col(_CORRUPT), F.lit("malformed JSON"))
         for name, moved in projection.fields:
             if moved.required:
@@ -340,6 +336,22 @@ def parse_schema(schema: Schema, step: Node) -> StructType:
     return found
 
 
+def _parse_json(fields: list[StructField]) -> Column:
+    """Return the fields of the record's text, and the text itself if it is no JSON object."""
+    schema = StructType([*fields, StructField(_CORRUPT, StringType())])
+    return F.from_json(VALUE, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT})
+
+
+def _is_malformed() -> Column:
+    is_empty = F.col(VALUE).isNull() | (_trim(F.col(VALUE)) == "")
+    return is_empty | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
+
+
+def _trim(text: Column) -> Column:
+    """Return a text without the white space of JSON around it. Spark trims only spaces."""
+    return F.btrim(text, F.lit(" \t\r\n"))
+
+
 def _is_spelled(kind: DataType) -> bool:
     """Whether a text may hold such a value. RocketMQ Streams allows that; Spark's parser does not."""
     return isinstance(kind, IntegralType | FloatType | DoubleType | BooleanType)
@@ -360,5 +372,8 @@ def _show_whole(value: Column) -> Column:
     return F.when(whole, value.cast("long").cast("variant")).otherwise(value.cast("variant"))
 
 
-def _variant_path(field: Field) -> str:
-    return "$" + "".join(f"['{name}']" for name in field.path)
+def _find_variant(field: Field) -> Column:
+    first, *others = field.path
+    value = F.col(f"{_PARSED}.{quote(first)}")
+    path = "".join(f"['{name}']" for name in others)
+    return F.try_variant_get(value, f"${path}", "variant") if path else value

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dis
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final
@@ -167,9 +168,14 @@ def _describe(answer: object, given: _Symbol) -> Lifted | None:
             return None
         found.append((name, Field(value.path, value.required)))
         parses = value.parsed
-    if len({name.lower() for name, _ in found}) < len(found):
+    if _has_twins(name for name, _ in found) or _has_twins({field.path[0] for _, field in found}):
         return None  # Spark ignores the case of names
     return Projection(tuple(found), parses)
+
+
+def _has_twins(names: Iterable[str]) -> bool:
+    count = Counter(name.lower() for name in names)
+    return any(times > 1 for times in count.values())
 
 
 def _quotable(name: str) -> bool:
