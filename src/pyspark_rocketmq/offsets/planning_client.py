@@ -148,6 +148,11 @@ class PlanningClient(Client):
             failed=failed,
         )
 
+    def begins(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the min offsets of the queues whose masters answer, from one pass, as `ends`."""
+        found = self._masters.ask({queue: broker.min_offset(queue) for queue in queues})
+        return {queue: begin for queue, begin in found.items() if not isinstance(begin, RocketMQError)}
+
     def _slave_ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the max offsets at readable slaves for queues whose master is down."""
         found = self._slaves.ask({q: broker.max_offset(q) for q in queues if self._has_slave(q)})

@@ -73,6 +73,9 @@ class FakeRocketMQ:
     def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         return self._ask("min_offsets", queues, lambda queue: self.first.get(queue, 0))
 
+    def begins(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        return self.min_offsets([q for q in queues if q.broker_name not in self.dead | self.hidden])
+
     def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         return self._ask("max_offsets", queues, lambda queue: len(self.logs[queue]))
 

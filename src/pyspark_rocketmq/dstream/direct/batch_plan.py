@@ -16,6 +16,7 @@ from pyspark_rocketmq.dstream.pace import Pace
 from pyspark_rocketmq.dstream.ranges import OffsetRanges, to_ranges
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
+from pyspark_rocketmq.offsets.expired import find_expired
 from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
     HiddenQueues,
@@ -181,11 +182,16 @@ class DirectPlan:
             first_topics=options.topics.__contains__,
         )
         floor = self._floor_with(begins)
-        moved = {q: self.positions[q] for q in begins if q in self.positions} | dict(self._taken_back)
         positions = {**self.positions, **begins}
-        reach = targets(positions, ends.readable)
+        reach, limits = targets(positions, ends.readable), self._limits(options)
+        if limits != Limits() and not options.fail_on_data_loss:
+            commits = frozenset[str]() if ahead is None else ahead.topics
+            counted = {queue: at for queue, at in positions.items() if queue.topic not in commits}
+            begins |= find_expired(client, counted, reach)
+            positions |= begins
+        moved = {q: self.positions[q] for q in begins if q in self.positions} | dict(self._taken_back)
         unchecked = self._check_witnesses(client, options, find_places_ahead(positions, reach), ends)
-        limits, elapsed_ms = self._limits(options), self.pace.pid.batch_interval_ms
+        elapsed_ms = self.pace.pid.batch_interval_ms
         if ahead is None:
             until = admit(positions, reach, limits, elapsed_ms=elapsed_ms)
         else:

@@ -15,6 +15,7 @@ from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.client.read.samples import MessageTimes
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.expired import find_expired
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.options.choices import EventTime
@@ -65,6 +66,22 @@ class Admission:
     def idle_since(self) -> float:
         """When the last micro-batch was cut, or the run began, by the monotonic clock (s)."""
         return self._started if self._last_batch is None else self._last_batch
+
+    def skip_expired(
+        self,
+        client: PlanningClient,
+        positions: Mapping[MessageQueue, int],
+        reach: Mapping[MessageQueue, int],
+        limit: ReadLimit,
+    ) -> dict[MessageQueue, int]:
+        """Return from where on the limits of the next micro-batch count.
+
+        With ``failOnDataLoss=false``, after the messages that have expired. They are in the micro-batch: its
+        tasks count them as lost.
+        """
+        if self._options.fail_on_data_loss or self._limits(limit) == Limits():
+            return dict(positions)
+        return {**positions, **find_expired(client, positions, reach)}
 
     def cut(
         self,

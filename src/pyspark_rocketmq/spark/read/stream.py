@@ -166,7 +166,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = {**origin.offsets, **begins}
         reach = targets(positions, ends.readable, frozen=self._frozen)
         unchecked = self._check_witnesses(origin, positions, reach, ends)
-        until = self._admit(positions, reach, limit)
+        counted = self._admission.skip_expired(self._open_client(), positions, reach, limit)
+        until = self._admit(counted, reach, limit)
         complete = self._nobody_is_missed(positions, ends)
         beat = self._next_heartbeat(origin, moment, idle=reach == positions and complete)
         if (

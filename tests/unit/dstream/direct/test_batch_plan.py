@@ -462,3 +462,34 @@ def test_what_a_slave_has_is_read_while_its_master_is_away():
     world.mq.slaves = {B0: 1}
     world.clock.now_s += 100
     assert world.batch() == {A0: (1, 1), B0: (3, 3)}
+
+
+def test_a_limited_batch_begins_after_the_expired_messages(caplog):
+    """Else each batch passed over as many as the limit allows, and retention stayed ahead of it."""
+    world = World(A0, A1, failOnDataLoss="false", maxRatePerQueue="10")
+    world.mq.send(*[A0] * 1_000, A1)
+    world.mq.first[A0] = 900
+    assert world.batch() == {A0: (900, 910), A1: (0, 1)}
+    assert world.plan.moved(1000) == {A0: 0}
+    assert "900 messages" in caplog.text
+    world.mq.first[A0] = 930
+    assert world.batch() == {A0: (930, 940), A1: (1, 1)}
+    world.mq.dead.add("a")
+    assert world.batch() == {A0: (940, 940), A1: (1, 1)}
+
+
+def test_the_tasks_of_a_limited_batch_report_expired_messages():
+    world = World(A0, maxRatePerQueue="10")
+    world.mq.send(*[A0] * 1_000)
+    world.mq.first[A0] = 900
+    assert world.batch() == {A0: (0, 10)}
+    assert "min_offsets" not in world.mq.calls
+
+
+def test_what_no_limit_divides_or_has_no_news_is_not_looked_up():
+    limited = World(A0, failOnDataLoss="false", maxRatePerQueue="10")
+    assert limited.batch() == {A0: (0, 0)}
+    whole = World(A0, failOnDataLoss="false")
+    whole.mq.send(A0)
+    assert whole.batch() == {A0: (0, 1)}
+    assert "min_offsets" not in limited.mq.calls + whole.mq.calls

@@ -338,3 +338,24 @@ def test_queues_wait_while_they_cannot_be_aligned():
     mq.message_times, mq.max_offsets = times, ask
     mq.dead.clear()
     assert stream.trigger()
+
+
+@pytest.mark.parametrize("limit", ["maxOffsetsPerTrigger", "maxRatePerQueue"])
+def test_a_limit_counts_no_expired_messages(limit: str):
+    """Else each batch passed over as many as the limit allows, and retention stayed ahead of it."""
+    mq = world(a0=100)
+    stream = Stream(mq, failOnDataLoss="false", **{limit: "10"})
+    assert stream.trigger() == {A0: 10}
+    mq.first[A0] = 60
+    mq.clock.now_s += 1
+    assert stream.trigger() == {A0: 60}, "50 are counted as lost, and 10 are read"
+    mq.clock.now_s += 1
+    assert stream.trigger() == {A0: 10}
+
+
+def test_expired_messages_count_where_the_tasks_must_report_them():
+    mq = world(a0=100)
+    stream = Stream(mq, maxOffsetsPerTrigger="10")
+    assert stream.trigger() == {A0: 10}
+    mq.first[A0] = 60
+    assert stream.trigger() == {A0: 10}
