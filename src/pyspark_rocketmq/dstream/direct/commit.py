@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -24,7 +23,7 @@ CommitCallback: TypeAlias = Callable[[Mapping[MessageQueue, int], RocketMQError 
 
 
 class Committer(CanCommitOffsets):
-    """Commits a group's offsets in the order of the calls, in a thread that ends after the last commit.
+    """Commits a group's offsets in a thread that ends after the last commit. The last call counts.
 
     Closures of a stream's output operations may contain a committer: the checkpoint contains its options.
 
@@ -48,7 +47,8 @@ class Committer(CanCommitOffsets):
 
         Delivery promise: at least once. The committed offset is the next one to read, so a new stream of the
         group begins exactly there. Batches that were not committed before a crash are read again. Call it on
-        the driver. Without a callback, a failure is logged.
+        the driver. Without a callback, a failure is logged. Calls that wait for a commit under way are made
+        together, and told of the same error.
         """
         if ends := to_ranges(offsetRanges).ends:
             self._queue.add(ends, callback)
@@ -58,7 +58,10 @@ class Committer(CanCommitOffsets):
 
 
 class CommitQueue:
-    """Makes commits in their order, in a thread that ends after the last one.
+    """Makes commits in a thread that ends after the last one. Those that wait meanwhile are made together.
+
+    A broker that is away delays offsets at the others by one commit, however many calls wait. The offset of
+    a queue is that of the last call. Calls that are made together are told of the same error.
 
     Parameters
     ----------
@@ -72,7 +75,7 @@ class CommitQueue:
         self._commit = commit
         self._host = host
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[dict[MessageQueue, int], CommitCallback | None]] = deque()
+        self._waiting: list[tuple[dict[MessageQueue, int], CommitCallback | None]] = []
         self._works = False
 
     def add(self, ends: dict[MessageQueue, int], callback: CommitCallback | None) -> None:
@@ -100,20 +103,24 @@ class CommitQueue:
                 if not self._waiting:
                     self._works = False
                     return
-                ends, callback = self._waiting.popleft()
+                calls, self._waiting = self._waiting, []
+            together: dict[MessageQueue, int] = {}
+            for ends, _ in calls:
+                together |= ends
             error: RocketMQError | None = None
             try:
-                self._commit(ends)
+                self._commit(together)
             except RocketMQError as failure:
                 error = failure
-                if callback is None:
+                if any(callback is None for _, callback in calls):
                     _LOG.warning("offsets are not committed: %s", failure)
             except Exception as failure:  # noqa: BLE001 - the outermost frame; later commits continue
                 _LOG.exception("offsets are not committed")
                 error = RocketMQError(f"offsets are not committed: {failure!r}")
                 error.__cause__ = failure
-            if callback is not None:
-                self._call(callback, ends, error)
+            for ends, callback in calls:
+                if callback is not None:
+                    self._call(callback, ends, error)
 
     @staticmethod
     def _call(callback: CommitCallback, ends: dict[MessageQueue, int], error: RocketMQError | None) -> None:

@@ -44,6 +44,7 @@ def test_the_next_offset_is_committed_in_order_and_the_thread_ends(committer):
     for end in (7, 8, 9):
         ranges = [OffsetRange.create("t", 0, "a", 3, end)]
         commits.commitAsync(ranges, lambda offsets, error: told.append((offsets, error)))
+        eventually(no_thread_is_left, what="the thread to end")
     commits.commitAsync(RANGES)
     commits.commitAsync([])
     eventually(no_thread_is_left, what="the thread to end")
@@ -53,8 +54,8 @@ def test_the_next_offset_is_committed_in_order_and_the_thread_ends(committer):
 
 
 def test_two_threads_that_make_the_first_call_share_a_queue(committer):
-    commits, client, done = committer
-    together, running, most = threading.Barrier(2), [], []
+    commits, client, _ = committer
+    together, running, most, told = threading.Barrier(2), [], [], []
     commit = client.commit_offsets
 
     def count(group, offsets):
@@ -68,7 +69,7 @@ def test_two_threads_that_make_the_first_call_share_a_queue(committer):
     def call(end):
         together.wait(10)
         for at in range(100):
-            commits.commitAsync([OffsetRange.create("t", 0, "a", at, end)])
+            commits.commitAsync([OffsetRange.create("t", 0, "a", at, end)], lambda *it: told.append(it))
 
     threads = [threading.Thread(target=call, args=(end,)) for end in (200, 300)]
     for thread in threads:
@@ -76,7 +77,7 @@ def test_two_threads_that_make_the_first_call_share_a_queue(committer):
     for thread in threads:
         thread.join(10)
     eventually(no_thread_is_left, what="the thread to end")
-    assert len(done) == 200
+    assert len(told) == 200
     assert max(most) == 1
 
 
@@ -84,6 +85,7 @@ def test_the_ranges_of_several_batches_commit_the_last_end_of_each_queue(committ
     commits, _, done = committer
     first, second = (OffsetRange.create("t", 0, "a", at, end) for at, end in ((3, 3), (3, 7)))
     commits.commitAsync([first, second])  # an empty range, which has no partition, comes last
+    eventually(no_thread_is_left, what="the thread to end")
     commits.commitAsync([second, first])
     eventually(no_thread_is_left, what="the thread to end")
     assert done == [("g", {MessageQueue("t", "a", 0): 7})] * 2
@@ -100,6 +102,7 @@ def test_a_failure_is_told_and_the_next_commit_is_made(committer, caplog):
     assert "offsets are not committed: away" in caplog.text
     client.failure = None
     commits.commitAsync(RANGES, lambda *_: 1 // 0)
+    eventually(no_thread_is_left, what="the thread to end")
     commits.commitAsync(RANGES)
     eventually(no_thread_is_left, what="the thread to end")
     assert done == [("g", ENDS)] * 2
@@ -138,6 +141,33 @@ def test_a_committer_travels_with_a_closure(committer):
     again = pickle.loads(pickle.dumps(commits))
     again.commitAsync(RANGES)
     eventually(lambda: len(done) == 2 and no_thread_is_left(), what="both commits")
+
+
+def test_calls_during_a_commit_are_committed_together():
+    """A broker that is away takes a commit's whole timeout: other brokers' commits must not fall behind."""
+    begun, may_end, done, told = threading.Event(), threading.Event(), [], []
+
+    def commit(ends):
+        begun.set()
+        assert may_end.wait(10)
+        done.append(ends)
+        if len(done) == 2:
+            raise RocketMQError("away")
+
+    first, second = MessageQueue("t", "a", 0), MessageQueue("t", "b", 0)
+    commits = CommitQueue(commit)
+    commits.add({first: 1, second: 1}, lambda *it: told.append(it))
+    assert begun.wait(10)
+    for end in (5, 4, 3):
+        commits.add({first: end}, lambda *it: told.append(it))
+    commits.add({second: 2}, None)
+    may_end.set()
+    eventually(no_thread_is_left, what="the thread to end")
+    assert done == [{first: 1, second: 1}, {first: 3, second: 2}], "the last call counts"
+    assert [(ends, str(error)) for ends, error in told] == [
+        ({first: 1, second: 1}, "None"),
+        *(({first: end}, "away") for end in (5, 4, 3)),
+    ]
 
 
 def test_a_commit_that_got_no_thread_is_refused_and_the_next_one_is_made():
