@@ -38,6 +38,7 @@ __all__ = [
     "Records",
     "Removed",
     "Scanned",
+    "check_advance",
     "check_pull",
     "count_records",
     "has_natural_holes",
@@ -204,6 +205,22 @@ def has_natural_holes(
     return client.ask({queue: call}, deadline=deadline)[queue]
 
 
+def check_advance(answer: PullAnswer, queue: MessageQueue, begin: int) -> None:
+    """Refuse messages whose next offset returns them again.
+
+    Raises
+    ------
+    RemoteProtocolError
+    """
+    end = answer.header.next_begin_offset
+    if answer.status is PullStatus.FOUND and end <= begin:
+        raise RemoteProtocolError(
+            f"a broker returned messages and a next offset ({end}) that does not follow them",
+            queue=str(queue),
+            offset=begin,
+        )
+
+
 def check_pull(
     answer: PullAnswer,
     queue: MessageQueue,
@@ -230,13 +247,8 @@ def check_pull(
     RocketMQError
         The pull is to be repeated: of a slave until its master is back.
     """
+    check_advance(answer, queue, begin)
     end, found = answer.header.next_begin_offset, answer.status is PullStatus.FOUND
-    if found and end <= begin:
-        raise RemoteProtocolError(
-            f"a broker returned messages and a next offset ({end}) that does not follow them",
-            queue=str(queue),
-            offset=begin,
-        )
     if _is_gone(answer, begin, selector) and not is_master():
         raise _not_at_slave(queue, begin)
     if found and selector.takes_all and not is_master():

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.read.pull_answer import check_advance
 from pyspark_rocketmq.client.read.pull_filter import agree_on_selector
 from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.client.retry import retry
@@ -123,7 +124,7 @@ class PullConsumer:
         OptionError
             Arguments are out of range, or an SQL expression cannot be parsed.
         TopicNotFoundError, NameServerError, BrokerNotFoundError, TransportError, BrokerError,
-        CorruptMessageError
+        RemoteProtocolError
         """
         return self._pull(queue, as_selector(expression), offset, max_nums, None)
 
@@ -217,7 +218,14 @@ def as_selector(expression: str | MessageSelector) -> MessageSelector:
 def pull_result(
     queue: MessageQueue, selector: MessageSelector, offset: int, answer: PullAnswer
 ) -> tuple[PullResult, int]:
-    """Return what a pull from an offset found, and the id of the broker to pull from next."""
+    """Return what a pull from an offset found, and the id of the broker to pull from next.
+
+    Raises
+    ------
+    RemoteProtocolError
+        Messages were returned, and a next offset that does not follow them; or as `decode_messages`.
+    """
+    check_advance(answer, queue, offset)
     header = answer.header
     messages: Sequence[Message] = ()
     status = answer.status

@@ -6,6 +6,7 @@ import pytest
 from tests.support.lockstep import found
 
 from pyspark_rocketmq.client.read.pull_answer import check_pull, position
+from pyspark_rocketmq.client.read.pull_consumer import pull_result
 from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.errors import RemoteProtocolError, ServiceNotAvailableError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, PullStatus
@@ -54,6 +55,15 @@ def test_what_is_nothing_special(master: bool) -> None:
 def test_an_answer_that_does_not_advance_is_refused(end: int) -> None:
     with pytest.raises(RemoteProtocolError, match="does not follow them"):
         check(PullStatus.FOUND, 10, end, ALL, master=True, records=found(10, 1).records)
+
+
+@pytest.mark.parametrize("end", [9, 10])
+def test_a_pull_consumer_returns_no_messages_that_it_would_return_again(end: int) -> None:
+    """Its caller continues at the next offset, and would pull the same messages without an end."""
+    header = PullMessageResponse(next_begin_offset=end, min_offset=0, max_offset=100)
+    answer = PullAnswer(PullStatus.FOUND, header, memoryview(found(10, 1).records))
+    with pytest.raises(RemoteProtocolError, match="does not follow them"):
+        pull_result(QUEUE, SOME, 10, answer)
 
 
 @pytest.mark.parametrize("field", ["nextBeginOffset", "offsetDelta", "suggestWhichBrokerId"])
