@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,9 @@ __all__ = ["Collected", "Collector", "Given", "InTurn", "RateLimiter"]
 _BLOCK_BYTES: Final = 8 << 20
 """The size at which a block is closed before its interval ends."""
 
+_PART_OF_ONE: Final = 1e-3
+"""Of a message: what a clock's rounding leaves is no reason to wait."""
+
 
 class RateLimiter:
     """Spreads messages over time so that they do not exceed a rate. Thread-safe.
@@ -28,17 +32,42 @@ class RateLimiter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._free_at = 0.0
-        self.rate: float | None = None
-        """Messages per second; None is no limit."""
+        self._rate: float | None = None
+        self._reserved = 0
+        self._passed = 0.0
+        self._passed_at = clock.monotonic()
 
-    def reserve(self, count: int) -> float:
-        """Return how many seconds to wait before that many messages may pass."""
+    @property
+    def rate(self) -> float | None:
+        """Messages per second; None is no limit. A new rate counts for those that wait, too."""
+        return self._rate
+
+    @rate.setter
+    def rate(self, rate: float | None) -> None:
         with self._lock:
-            now = self._clock.monotonic()
-            begin = max(now, self._free_at)
-            self._free_at = begin if self.rate is None else begin + count / self.rate
-            return begin - now
+            self._advance()
+            self._rate = rate
+
+    def reserve(self, count: int) -> int:
+        """Return the turn of that many messages; see `wait_s`."""
+        with self._lock:
+            self._advance()
+            turn = self._reserved
+            self._reserved += count
+            return turn
+
+    def wait_s(self, turn: int) -> float:
+        """Return how many seconds are left to wait for a turn, at the rate of now."""
+        with self._lock:
+            self._advance()
+            left = turn - self._passed
+            return 0.0 if self._rate is None or left < _PART_OF_ONE else left / self._rate
+
+    def _advance(self) -> None:
+        """Let pass what may have passed by now. Requires the lock."""
+        now = self._clock.monotonic()
+        most = math.inf if self._rate is None else self._passed + (now - self._passed_at) * self._rate
+        self._passed, self._passed_at = min(most, self._reserved), now
 
 
 @dataclass(frozen=True, slots=True)

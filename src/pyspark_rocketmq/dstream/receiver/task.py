@@ -39,6 +39,7 @@ _LOG: Final = logging.getLogger(__name__)
 _ALIVE_S: Final = 0.5
 _PUT_OFF_AGAIN_S: Final = 1.0
 _STOPPED_LOOK_S: Final = 0.1
+_RATE_LOOK_S: Final = 1.0
 
 
 class ReceiverTask:
@@ -146,8 +147,8 @@ class ReceiverTask:
     def _wait_turn(self, elements: int, start: int) -> None:
         """Wait as long as the rate limit requires."""
         self._check_started(start)
-        until = self._clock.monotonic() + self._limiter.reserve(elements)
-        while (left := until - self._clock.monotonic()) > 0:
+        turn = self._limiter.reserve(elements)
+        while (left := self._limiter.wait_s(turn)) > 0:
             self._clock.sleep(min(left, _STOPPED_LOOK_S))
             self._check_started(start)
 
@@ -268,8 +269,10 @@ class ReceiverTask:
 
     def _hand_on(self, worker: QueueWorker, run: PulledRun) -> None:
         messages = count_records(run)
-        if (wait_s := self._limiter.reserve(messages)) > 0 and worker.pause(wait_s):
-            return
+        turn = self._limiter.reserve(messages)
+        while (wait_s := self._limiter.wait_s(turn)) > 0:
+            if worker.pause(min(wait_s, _RATE_LOOK_S)):
+                return
         ordered = self._options.ordered
         if not self._receiver.makes_objects:
             collected = Collected(worker, run, messages)

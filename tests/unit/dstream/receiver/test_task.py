@@ -27,6 +27,7 @@ from pyspark_rocketmq.dstream.receiver.link import (
     FrameKind,
     Link,
     ReceiverSpec,
+    Reply,
     ReplyStatus,
     proof,
 )
@@ -561,14 +562,46 @@ def test_a_driver_that_goes_away_ends_the_task():
 def test_the_limiter_spreads_messages():
     clock = FakeClock()
     limiter = RateLimiter(clock)
-    assert limiter.reserve(1_000) == 0
+
+    def waits(*counts: int) -> list[float]:
+        return [limiter.wait_s(limiter.reserve(count)) for count in counts]
+
+    assert waits(1_000) == [0]
     limiter.rate = 100.0
-    assert [limiter.reserve(50), limiter.reserve(25), limiter.reserve(1)] == [0, 0.5, 0.75]
+    assert waits(50, 25, 1) == [0, 0.5, 0.75]
+    limiter.rate = 50.0
+    assert waits(4) == [76 / 50]
     clock.sleep(10)
-    assert limiter.reserve(1) == 0
+    assert waits(1) == [0]
     limiter.rate = None
     clock.sleep(1)
-    assert [limiter.reserve(10_000), limiter.reserve(1)] == [0, 0]
+    assert waits(10_000, 1) == [0, 0]
+
+
+class Patient(Worker):
+    """A worker of a fake clock; after its first wait, the driver allows more."""
+
+    def __init__(self, clock: FakeClock, task: ReceiverTask) -> None:
+        super().__init__()
+        self.clock, self.task = clock, task
+
+    def pause(self, seconds: float) -> bool:
+        self.clock.sleep(seconds)
+        self.task._obey(Reply(ReplyStatus.STORED, 1_000.0))
+        return self.stopped
+
+
+@pytest.mark.parametrize("waiting", [1, 100])
+def test_a_queue_that_waits_for_its_turn_has_it_sooner_when_the_rate_rises(waiting):
+    clock, spec = FakeClock(), ReceiverSpec(0, "127.0.0.1", 1, SECRET, 20)
+    receiver = Fed(None, "orders", "g", options=NAMES)
+    task = ReceiverTask(receiver, receiver.parsed(), spec, clock=clock)
+    task._obey(Reply(ReplyStatus.STORED, 1.0))
+    begin = clock.monotonic()
+    for _ in range(waiting):
+        task._limiter.reserve(32)  # other queues, in their threads
+    task._take(Patient(clock, task), a_run(0, b"a"))
+    assert clock.monotonic() - begin == pytest.approx(1 + (32 * waiting - 1) / 1_000)
 
 
 def test_blocks_are_cut_and_the_oldest_comes_first():
