@@ -187,6 +187,8 @@ def test_a_worker_says_what_is_wrong_with_a_table(cities):
         ("mysql+pymysql://u:hidden@127.0.0.1:1/d?unknown=x", "does not answer: .*argument 'unknown'"),
         ("postgresql+psycopg://u:p@ss:hidden@h:5432/d", "%40 for an @ in the password"),
         ("postgresql+psycopg://u:p@hidden@h:5432/d", "%40 for an @ in the password"),
+        ("postgresql+psycopg://u:p@h/hidden@h:5432/d", "%40 for an @ in the password"),
+        ("postgresql+psycopg://u:p@/hidden@h:5432/d", "%40 for an @ in the password"),
         ("hidden", "neither JDBC's .* nor SQLAlchemy's"),
         ("unknown://u:hidden@h/d", "no such database: .*unknown"),
         ("oracle://u:hidden@h/d", "needs its driver in Python: pip install oracledb"),
@@ -202,7 +204,7 @@ def test_a_database_that_cannot_be_reached_is_said_without_its_password(url, tol
 
 
 def test_a_url_that_is_none_is_said_without_its_password():
-    for url in ("jdbc:mysql://u:p@ss:hidden@h/d", "jdbc:oracle:hidden"):
+    for url in ("jdbc:mysql://u:p@ss:hidden@h/d", "jdbc:mysql://u:p@1/hidden@h/d", "jdbc:oracle:hidden"):
         with pytest.raises(OptionError, match="%3A for a :") as raised:
             database_url(url, None, None)
         assert "hidden" not in "".join(traceback.format_exception(raised.value))
@@ -217,6 +219,7 @@ def test_databases_need_sqlalchemy(monkeypatch):
 def test_urls_of_jdbc_are_those_of_sqlalchemy():
     assert database_url("jdbc:mysql://h:3306/db", "u", "p@ss") == "mysql+pymysql://u:p%40ss@h:3306/db"
     assert database_url("sqlite:////tmp/x.db", None, None) == "sqlite:////tmp/x.db"
+    assert sa.make_url(database_url("sqlite:////tmp/a@b.db", None, None)).database == "/tmp/a@b.db"
     assert database_url("jdbc:mariadb://h/db", "u", None) == "mariadb+pymysql://u@h/db"
     own = "mysql+pymysql://h/db?charset=utf8mb4"
     assert database_url(own, None, None) == own

@@ -73,13 +73,19 @@ def parse_url(url: str) -> sa.URL:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):  # of a port that is no number
         parsed = None
-    if parsed is None or "@" in (parsed.host or ""):
+    if parsed is None or _has_part_of_password(parsed):
         raise OptionError(
             "the URL of the database is neither JDBC's (of MySQL, MariaDB, PostgreSQL or SQLite) nor "
             "SQLAlchemy's: dialect+driver://user:password@host:port/database, with %40 for an @ in the "
             "password, %3A for a : and %2F for a /"
         )
     return parsed
+
+
+def _has_part_of_password(url: sa.URL) -> bool:
+    """Return whether an @ in a password ends it too early: what follows is taken for the host or database."""
+    database = url.database if url.host or url.username else None  # SQLite's is a path
+    return "@" in f"{url.host or ''}{database or ''}"
 
 
 def shown_url(url: sa.URL) -> str:
