@@ -106,7 +106,7 @@ def database_errors(url: sa.URL, *, advice: str, **facts: Any) -> Iterator[None]
     except sa.exc.SQLAlchemyError as error:
         raise RocketMQError(
             f"the database refuses a statement: {first_line(error)}; {advice}", url=shown_url(url), **facts
-        ) from error
+        ) from None  # the text of the cause may have a row, too
 
 
 def first_line(error: sa.exc.SQLAlchemyError) -> str:
