@@ -48,6 +48,9 @@ _BEFORE_CALLS: Final = frozenset(
     {"SELECT", "DISTINCT", "WHERE", "BY", "AND", "OR", "ON", "THEN", "ELSE", "WHEN"}
 )
 _MICROSECONDS: Final = 6
+_LONGEST_NUMBER: Final = 1_000
+"""In characters. Python converts texts of up to 4,300 digits, and no type of Spark needs so many."""
+
 _MOST_WORDS: Final = 3
 _ESCAPED_QUOTE: Final = (
     " A quote after a backslash closes no text: write U&'\\005C' for a text that ends with a backslash"
@@ -84,6 +87,8 @@ def parse_statements(text: str, declared: Mapping[str, CreateTable] | None = Non
             f"{_ESCAPED_QUOTE if escaped else ''}"
         )
     for token in tokens:
+        if token.token_type == TokenType.NUMBER and len(token.text) > _LONGEST_NUMBER:
+            Position.of(text, token.start).fail(f"a number has at most {_LONGEST_NUMBER:,} digits")
         if any(_OPTIONS_HINT.match(comment) for comment in token.comments):
             Position.of(text, token.start).fail(
                 "the hint OPTIONS is not supported: write these options in WITH (…) of the table"

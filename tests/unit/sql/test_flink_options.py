@@ -115,6 +115,12 @@ def test_a_wrong_value_is_where_it_was_written():
     assert (failure.value.line, failure.value.column) == (2, 1)
 
 
+@pytest.mark.parametrize("value", ["-1", "1.5", "9" * 20, "9" * 5000, "\u0663"])
+def test_an_offset_to_start_at_is_a_number_of_64_bits(value):
+    with pytest.raises(SqlError, match="is not an offset"):
+        sort(startMessageOffset=value)
+
+
 def test_a_start_mode_that_another_option_explains_says_nothing_more():
     found = sort(topic="t", scan__startup__mode="timestamp", offsetFromTimestamp="1700000000000")
     assert found.read == {"topic": "t", "startingTimestamp": "1700000000000"}

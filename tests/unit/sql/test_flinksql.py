@@ -440,6 +440,14 @@ def test_table_functions():
             (1, 64),
             "x second is no interval",
         ),
+        *(
+            (
+                f"SELECT * FROM {TUMBLE}".replace("SECOND", f"SECOND, INTERVAL '{number}' HOUR"),
+                (1, 86),
+                f"{number} hour is no interval",
+            )
+            for number in ("NaN", "Infinity")
+        ),
         (
             f"SELECT * FROM {TUMBLE}".replace("'10' SECOND", "'0' SECOND, INTERVAL '1' HOUR"),
             (1, 64),

@@ -170,6 +170,14 @@ def test_clauses_come_in_any_order_and_more_than_once():
         ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (( 1)", "expected an option's name"),
         ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (a.'b' 1)", "the rest of the option's name"),
         ("CREATE TABLE t (a INT) USING rocketmq OPTIONS (a b)", "the option's value between quotes"),
+        *(
+            (text.replace("9", "9" * 5000), "a number has at most 1,000 digits")
+            for text in (
+                "CREATE TABLE t (a DECIMAL(9, 2)) USING rocketmq",
+                "SELECT CAST(a AS VARCHAR(9)) FROM t",
+                "SELECT a FROM t LIMIT 9",
+            )
+        ),
         ("CREATE TABLE t (1 INT) USING rocketmq", "expected a column, found '1'"),
         ("CREATE TABLE t (a INT, b AS , c INT) USING rocketmq", "expected an expression, found ','"),
         ("CREATE TABLE t (a INT, b AS ) USING rocketmq", "expected an expression, found ')'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeVar
@@ -84,6 +85,7 @@ _START_MODE_NAMES: Final = frozenset(
     {"scanstartupmode", "scan.startup.mode", "rocketmq.source.startup.scan.mode", "auto.offset.reset"}
 )
 _OFFSETS: Final = frozenset({"startmessageoffset", "rocketmq.source.startup.offset.specific"})
+_OFFSET: Final = re.compile(r"[0-9]{1,19}")
 _LENGTH_CHECKS: Final = frozenset({"lengthcheck", "rocketmq.client.message.length.check"})
 _DIRTY_DATA: Final[Mapping[str, Mapping[str, str]]] = {
     "exception": {"badRecords": "fail"},
@@ -230,7 +232,7 @@ def _translate(option: TableOption, topic: str | None, given: Collection[str]) -
             )
         return policy
     if lowered in _OFFSETS:
-        if not option.value.isdecimal():
+        if not _OFFSET.fullmatch(option.value):
             option.position.fail(f"{option.value!r} is not an offset")
         return {"startingOffsets": json.dumps({topic or "": int(option.value)})}
     if lowered in {"encoding", "rocketmq.client.message.encoding"}:

@@ -68,7 +68,7 @@ def interval_micros(node: exp.Expression, query: Query) -> int:
     number, unit = _parts(node, query)
     try:
         return int(Decimal(number) * _MICROS[unit.removesuffix("s")])
-    except (InvalidOperation, KeyError):
+    except (InvalidOperation, KeyError, OverflowError, ValueError):  # 'NaN' and 'Infinity' are decimals
         return position_of(query, node).fail(f"{number} {unit} is no interval: INTERVAL '10' SECOND")
 
 
