@@ -149,7 +149,7 @@ def test_times_are_rounded_up_or_down(call, up, unit):
     ("call", "found"),
     [
         ("FLOOR(ts TO)", "found ')'"),
-        ("FLOOR(ts TO 'HOUR')", "found 'HOUR'"),
+        ("FLOOR(ts TO 'HOUR')", "found a text between quotes"),
         ("CEIL(ts TO 5)", "found '5'"),
         ("CEIL(ts, 2 TO HOUR)", "found ')'"),
         ("FLOOR(ts TO", "found the end of the query"),
@@ -240,6 +240,8 @@ def test_a_missing_table_is_told(text):
     [
         ("SELECT a FROM t WHERE a = ", "an expression is missing, found the end of the query", "="),
         ("SELECT a + FROM t", "an expression is missing, found 'FROM'", "FROM"),
+        ("SELECT f(a 'secret')", "Expecting ), found a text between quotes", "'secret'"),
+        ("SELECT f(a U&'secret')", "Expecting ), found a text between quotes", "U&"),
         ("SELECT a, FROM ", "Expected table name, found the end of the query", "FROM"),
         ("SELECT CASE WHEN a THEN b c, d", "Expected END after CASE, found 'c'", "c,"),
         ("SELECT a FROM t JOIN d ON", "the join's condition is missing, found the end of the query", "ON"),
