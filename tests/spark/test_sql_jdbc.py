@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +17,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.topics import fill
 
 from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.devcluster.jars import resolve
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql import execute
 
@@ -211,3 +214,28 @@ def test_a_table_is_read_and_joined_as_it_is_now(spark: SparkSession, tmp_path: 
     wrong = jdbc.replace("derby:memory", "nothing:memory")
     with pytest.raises(SqlError, match="Spark has no JDBC driver to read table products"):
         execute(spark, f"CREATE TABLE p (id INT) {wrong}; SELECT * FROM p")
+
+
+@pytest.mark.needs("programs")
+def test_a_driver_among_sparks_jars_is_found(tmp_path: Path) -> None:
+    """As a user does: the command line, with PostgreSQL's jar. The driver finds no server."""
+    (jar,) = (jar for jar in resolve(["org.postgresql:postgresql:42.7.7"]) if "postgresql" in jar.name)
+    job = tmp_path / "job.sql"
+    url = "jdbc:postgresql://127.0.0.1:1/shop"
+    job.write_text(
+        f"""SET 'execution.runtime-mode' = 'batch';
+        CREATE TABLE t (a INT) WITH ('connector' = 'jdbc', 'url' = '{url}', 'table-name' = 't');
+        SELECT a FROM t;"""
+    )
+    command = [sys.executable, "-m", "pyspark_rocketmq", "sql", str(job), "--master", "local[1]"]
+    command += ["--conf", f"spark.jars={jar}"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    assert "table t of the database cannot be read: " in run.stderr
+    assert "no JDBC driver" not in run.stderr
+
+
+@pytest.mark.parametrize("driver", ["", ", 'driver' = 'no.such.Driver'"])
+def test_a_driver_that_is_missing_is_named(spark: SparkSession, driver: str) -> None:
+    options = f"'connector' = 'jdbc', 'url' = 'jdbc:sqlite:/f', 'table-name' = 't'{driver}"
+    with pytest.raises(SqlError, match=r"no JDBC driver to read table t: add org\.xerial:sqlite-jdbc"):
+        execute(spark, f"CREATE TABLE t (a INT) WITH ({options}); SELECT a FROM t", settings=BATCH)

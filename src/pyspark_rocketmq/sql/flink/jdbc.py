@@ -57,6 +57,12 @@ _DRIVERS: Final[Mapping[str, str]] = {
     "jdbc:mariadb:": "org.mariadb.jdbc:mariadb-java-client",
     "jdbc:sqlite:": "org.xerial:sqlite-jdbc",
 }
+_CLASSES: Final[Mapping[str, str]] = {
+    "jdbc:postgresql:": "org.postgresql.Driver",
+    "jdbc:mysql:": "com.mysql.cj.jdbc.Driver",
+    "jdbc:sqlite:": "org.sqlite.JDBC",
+}
+_UNKNOWN_DRIVER: Final = "No suitable driver"
 
 
 def check_database(declared: CreateTable, options: Mapping[str, str]) -> None:
@@ -91,7 +97,7 @@ def read_database(spark: SparkSession, declared: CreateTable, options: Mapping[s
     """
     given = reading_options(options)
     try:
-        rows = spark.read.format("jdbc").options(**given).load()
+        rows = _load(spark, given)
     except (Py4JJavaError, PySparkException) as error:
         raise OptionError(_unreachable(options, error)) from error
     known = {name.lower(): name for name in rows.columns}
@@ -106,6 +112,18 @@ def read_database(spark: SparkSession, declared: CreateTable, options: Mapping[s
             value = F.col(quote(known[column.name.key]))
             selected.append(value.cast(column.type).alias(column.name.text))
     return add_computed(declared, rows.select(*selected))
+
+
+def _load(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
+    """Return the rows of Spark's reader. Java finds a driver in ``spark.jars`` only by its class's name."""
+    reader = spark.read.format("jdbc").options(**given)
+    try:
+        return reader.load()
+    except (Py4JJavaError, PySparkException) as error:
+        name = next((name for start, name in _CLASSES.items() if given["url"].startswith(start)), None)
+        if name is None or "driver" in given or _UNKNOWN_DRIVER not in str(error):
+            raise
+    return reader.option("driver", name).load()
 
 
 def reading_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -138,7 +156,7 @@ def _unreachable(options: Mapping[str, str], error: Exception) -> str:
     java = error.java_exception if isinstance(error, Py4JJavaError) else None
     reason = str(error if java is None else java.getMessage() or java.toString()).strip().partition("\n")[0]
     name = options["table-name"]
-    if "No suitable driver" not in reason:
+    if _UNKNOWN_DRIVER not in reason and "ClassNotFoundException" not in str(error):
         return f"table {name} of the database cannot be read: {reason}"
     package = next((p for start, p in _DRIVERS.items() if options["url"].startswith(start)), "its package")
     return (
