@@ -22,6 +22,7 @@ from pyspark_rocketmq.dstream import (
     RocketMqUtils,
     explain_missing_ranges,
 )
+from pyspark_rocketmq.dstream.direct.stream import _Run
 from pyspark_rocketmq.errors import NoOffsetRangesError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.rate import FinishedBatch, PidSettings, RateEstimate
@@ -169,6 +170,29 @@ def test_nothing_behind_a_failed_batch_is_committed(direct, send, topic, committ
     batches = len(seen.ranges)
     eventually(lambda: len(seen.ranges) > batches + 2, 30, what="two finished batches more")
     assert committed(name) == {queue: 3}
+
+
+def test_a_batch_whose_end_spark_did_not_report_does_not_hold_up_commits(
+    direct, send, topic, committed, monkeypatch
+):
+    """Spark's listener bus drops events when it is full; here one, before it gets to the stream."""
+    dropped, record = [], _Run.onBatchCompleted
+
+    def drop_first(self, event):
+        if dropped:
+            record(self, event)
+        else:
+            dropped.append(event)
+
+    monkeypatch.setattr(_Run, "onBatchCompleted", drop_first)
+    monkeypatch.setattr("pyspark_rocketmq.dstream.direct.stream._EVENT_PATIENCE_MS", 0)
+    name = topic(queues=1)
+    send(name, 3)
+    ssc, stream = direct(name)
+    stream.foreachRDD(Seen().take)
+    ssc.start()
+    (queue,) = send.ends(name)
+    eventually(lambda: committed(name) == {queue: 3}, 30, what="the commit of a later batch")
 
 
 def test_speed_limits_hold_from_the_first_batch_on(direct, send, topic, conf):

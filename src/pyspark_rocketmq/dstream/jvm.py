@@ -39,6 +39,7 @@ __all__ = [
     "env_part",
     "executors",
     "failures",
+    "has_error",
     "has_job",
     "has_reported_error",
     "is_done",
@@ -239,15 +240,20 @@ def unfinished_times(context: Any) -> list[int]:
     return [int(time.removesuffix(" ms")) for time in text.split(",") if time]
 
 
+def has_error(context: Any) -> bool:
+    """Whether jobs could not be generated, or failed, as far as Spark's scheduler knows."""
+    waiter = context.waiter()
+    field = waiter.getClass().getDeclaredField("error")
+    field.setAccessible(True)
+    return field.get(waiter) is not None
+
+
 def has_reported_error(sc: SparkContext, context: Any) -> bool:
     """Whether jobs could not be generated, or failed, since the context was started.
 
     When it returns, listeners know of all batches that have ended. Without an answer of theirs, it is False.
     """
-    waiter = context.waiter()
-    field = waiter.getClass().getDeclaredField("error")
-    field.setAccessible(True)
-    if field.get(waiter) is None:
+    if not has_error(context):
         return False
     try:
         sc._jsc.sc().listenerBus().waitUntilEmpty(_LISTENERS_MS)  # noqa: SLF001

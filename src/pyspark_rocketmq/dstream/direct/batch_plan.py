@@ -244,12 +244,13 @@ class DirectPlan:
                 self.positions |= {found.queue: found.until_offset for found in ranges}
 
     def recover(self, pending: Collection[int], since_ms: float = math.inf) -> None:
-        """Record the batches that Spark runs again after a recovery: all others are finished.
+        """Record the batches that Spark runs, or runs again after a recovery: all others are finished.
 
         Spark runs again those that are pending, and all from the time of the checkpoint on.
 
-        Spark writes a checkpoint when a batch is done, possibly before its listeners are notified. Without
-        this, such a batch would never count as finished, and no later batch would be committed.
+        Spark writes a checkpoint when a batch is done, possibly before its listeners are notified, and drops
+        events when there are too many. Without this, such a batch would never count as finished, and no later
+        batch would be committed.
         """
         with self._lock:
             for time, batch in self._batches.items():

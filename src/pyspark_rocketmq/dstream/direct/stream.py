@@ -24,6 +24,7 @@ from pyspark_rocketmq.dstream.direct.commit import CommitCallback, Committer
 from pyspark_rocketmq.dstream.direct.committed_rows import CommittedRows
 from pyspark_rocketmq.dstream.jvm import (
     failures,
+    has_error,
     has_job,
     has_reported_error,
     listen,
@@ -51,6 +52,9 @@ __all__ = ["BatchMaker", "RocketMQDStream"]
 _LOG: Final = logging.getLogger(__name__)
 
 _SHOWN_RANGES: Final = 20
+
+_EVENT_PATIENCE_MS: Final = 60_000
+"""How long Spark may take to report the end of a batch."""
 
 
 class BatchMaker:
@@ -167,6 +171,8 @@ class _Run(StreamingListener):
             plan.adopt(time_ms, *before)
         remembered = remember_ms(self._context, self._maker.stream_id)
         unfinished = unfinished_times(self._context)
+        if not has_error(self._context):  # Spark drops events when there are too many
+            plan.recover(unfinished, time_ms - _EVENT_PATIENCE_MS)
         if self._rows is None and remembered <= plan.pace.pid.batch_interval_ms:  # no window has it
             self._take_back(time_ms, unfinished)
         ranges = plan.ranges(
