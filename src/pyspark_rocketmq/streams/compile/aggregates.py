@@ -169,9 +169,21 @@ def _extreme(
     value: Column, number: Column, plain: Callable[[Column], Column], by: Callable[[Column, Column], Column]
 ) -> Column:
     """Compare texts as numbers if all texts of a group are numeric, else as texts."""
-    exact = value.try_cast(DECIMAL)  # of numbers that are the same double
-    order = F.when(value.isNotNull(), F.struct(number, exact, value))
+    order = F.when(value.isNotNull(), F.struct(number, _spell(value)))
     return F.when(F.count(value) == F.count(number), by(value, order)).otherwise(plain(value))
+
+
+def _spell(value: Column) -> Column:
+    """Return texts in the order of their numbers, where these are the same double.
+
+    A text, and no decimal, because windows of earlier releases have one in their state.
+    """
+    exact = value.try_cast(DECIMAL)
+    digits = F.lpad(F.abs(exact).cast("string"), 40, "0")
+    falling = F.translate(digits, "0123456789", "9876543210")
+    sign = F.when(exact.isNull(), " ").when(exact < 0, "-").otherwise("0")
+    number = F.when(exact.isNull(), "").when(exact < 0, falling).otherwise(digits)
+    return F.concat(sign, number, F.lit(" "), value)
 
 
 def _compute_at_end(function: Callable[[list[Any]], Any], name: str) -> Column:
