@@ -49,7 +49,7 @@ _BEFORE_CALLS: Final = frozenset(
 )
 _MICROSECONDS: Final = 6
 _LONGEST_NUMBER: Final = 1_000
-"""In characters. Python converts texts of up to 4,300 digits, and no type of Spark needs so many."""
+"""In characters. Python converts texts of up to 4,300 digits, and no type of Spark needs as much as 1,000."""
 
 _MOST_WORDS: Final = 3
 _ESCAPED_QUOTE: Final = (

@@ -23,7 +23,7 @@ EXACT: Final = decimal.Context(prec=2 * _DIGITS, rounding=decimal.ROUND_HALF_UP)
 
 
 def round_decimal(value: Any, scale: int | None) -> Any:
-    """Return a decimal with so many places, or None if it has too many digits. Other numbers as they are."""
+    """Return a decimal of these places, or None if it has too many digits. Others as they are."""
     if value is None or scale is None:
         return value
     found = EXACT.quantize(value, decimal.Decimal(1).scaleb(-scale))
