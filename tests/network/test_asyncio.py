@@ -53,6 +53,7 @@ from pyspark_rocketmq.testing import (
     Delay,
     Drip,
     HangUp,
+    Injection,
     MockBroker,
     MockCluster,
     Refuse,
@@ -492,17 +493,22 @@ def test_a_canceled_call_leaves_the_client_as_it_was(mq: MockBroker) -> None:
     run(mq, use)
 
 
+async def cancel_commit(client: AsyncClient, heartbeat: Injection) -> None:
+    """Cancel the first commit of a group while its heartbeat has no answer."""
+    commit = asyncio.create_task(client.commit_offsets("g", {QUEUE: 0}))
+    while not heartbeat.hits:
+        await asyncio.sleep(0.01)
+    commit.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await commit
+
+
 def test_a_canceled_commit_leaves_no_member_of_the_group(mq: MockBroker) -> None:
     """It would get its share of the queues from the consumers of the group, and not read them."""
     slow = mq.inject(Delay(0.2), on=RequestCode.HEART_BEAT)
 
     async def use(client: AsyncClient) -> None:
-        commit = asyncio.create_task(client.commit_offsets("g", {QUEUE: 0}))
-        while not slow.hits:
-            await asyncio.sleep(0.01)
-        commit.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await commit
+        await cancel_commit(client, slow)
         connection = await client.connection(mq.address("broker-a"))
         async with asyncio.timeout(30):
             while True:
@@ -521,12 +527,7 @@ def test_the_end_waits_for_the_heartbeat_of_a_canceled_commit(mq: MockBroker) ->
     silent = mq.inject(Silence(executed=True), on=RequestCode.HEART_BEAT)
 
     async def use(client: AsyncClient) -> None:
-        commit = asyncio.create_task(client.commit_offsets("g", {QUEUE: 0}))
-        while not silent.hits:
-            await asyncio.sleep(0.01)
-        commit.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await commit
+        await cancel_commit(client, silent)
 
     run(mq, use)
 

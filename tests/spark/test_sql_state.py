@@ -170,6 +170,13 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
+def run_once(spark: SparkSession, store: Store, job: str) -> None:
+    """Run a job from its checkpoint over what has come since."""
+    place, settings = str(store.folder / "checkpoints"), {"trigger": "availableNow"}
+    with execute(spark, job, checkpoint_location=place, settings=settings) as running:
+        assert running.await_termination(600)
+
+
 def check(spark: SparkSession, store: Store, queries: dict[str, tuple[str, str]], runs: int) -> None:
     targets = "".join(store.target(name, columns) for name, (columns, _) in queries.items())
     inserts = "".join(f"INSERT INTO {name} {query};\n" for name, (_, query) in queries.items())
@@ -178,13 +185,7 @@ def check(spark: SparkSession, store: Store, queries: dict[str, tuple[str, str]]
     batch = "SET 'runtimeMode' = 'batch';\n" + store.tables() + selects
     for run in range(runs):
         store.add(run)
-        with execute(
-            spark,
-            job,
-            checkpoint_location=str(store.folder / "checkpoints"),
-            settings={"trigger": "availableNow"},
-        ) as running:
-            assert running.await_termination(600)
+        run_once(spark, store, job)
         with execute(spark, batch) as all_rows:
             results = zip(queries, all_rows.results, strict=True)
             wanted = {name: as_texts(rows.collect()) for name, rows in results}
@@ -229,13 +230,7 @@ def test_of_rows_with_equal_times_the_first_and_the_last_one_are_those_that_came
     for run, kinds in enumerate(("abc", "de")):
         lines = [json.dumps({"id": 1, "kind": kind, "at": "2026-01-31T08:00:00Z"}) for kind in kinds]
         (store.folder / "seen" / f"{run}.json").write_text("\n".join(lines), encoding="utf-8")
-        with execute(
-            spark,
-            job,
-            checkpoint_location=str(store.folder / "checkpoints"),
-            settings={"trigger": "availableNow"},
-        ) as running:
-            assert running.await_termination(600)
+        run_once(spark, store, job)
         found = {name: [kind for _, kind in store.rows(name)] for name in queries}
         assert found == {name: ["a" if name == "e_first" else kinds[-1]] for name in queries}
 
@@ -262,11 +257,7 @@ def test_sets_of_groups_in_a_window_are_final_once(spark: SparkSession, store: S
     job += """INSERT INTO r_times SELECT 1, MAX(n) FROM (
       SELECT a.kind, COUNT(*) AS n, MAX(a.at) AS latest, MIN(b.at) AS earliest
       FROM timed AS a JOIN timed AS b ON a.kind = b.kind GROUP BY a.kind) AS kinds"""
-    settings = {"trigger": "availableNow"}
-    with execute(
-        spark, job, checkpoint_location=str(store.folder / "checkpoints"), settings=settings
-    ) as running:
-        assert running.await_termination(600)
+    run_once(spark, store, job)
     assert store.rows("r_times") == [("1", "4")]
     wanted = [("None", "1"), ("None", "3"), ("a", "2"), ("b", "1"), ("b", "1")]
     assert {name: store.rows(name) for name in sets} == dict.fromkeys(sets, wanted)
@@ -313,13 +304,7 @@ def test_a_deleted_row_reaches_a_topic_and_its_readers(
 
     for run in range(2):
         store.add(run)
-        with execute(
-            spark,
-            store.tables() + targets + inserts,
-            checkpoint_location=str(store.folder / "checkpoints"),
-            settings={"trigger": "availableNow"},
-        ) as running:
-            assert running.await_termination(600)
+        run_once(spark, store, store.tables() + targets + inserts)
         with execute(spark, batch + store.tables() + selects) as all_rows:
             wanted = [as_texts(rows.collect()) for rows in all_rows.results]
         eventually(lambda wanted=wanted: current() == wanted, 120, what=f"the rows of run {run}")

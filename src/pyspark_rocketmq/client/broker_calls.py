@@ -9,11 +9,21 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.pipelining import Call, pipeline
-from pyspark_rocketmq.client.retry import retry
+from pyspark_rocketmq.client.queue_requests import is_gone
+from pyspark_rocketmq.client.retry import ONCE_MORE, retry
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.inventory import ClusterInfo
+from pyspark_rocketmq.model import MessageQueue
 
-__all__ = ["OnAway", "call_at_once", "call_until_done", "calls_at_once", "glance", "glance_deadline"]
+__all__ = [
+    "OnAway",
+    "call_at_once",
+    "call_until_done",
+    "calls_at_once",
+    "glance",
+    "glance_deadline",
+    "glance_each",
+]
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -106,6 +116,25 @@ def glance(
     for name, error in failed.items():
         on_away(name, error)
     return found, failed
+
+
+def glance_each(
+    client: Client, calls: Mapping[MessageQueue, Call[T]], on_away: OnAway
+) -> dict[MessageQueue, T]:
+    """Make one call per queue; return the answers, and tell ``on_away`` which brokers do not answer soon.
+
+    A queue whose topic was deleted meanwhile has no answer, and no broker is away for it.
+    """
+    outcomes = client.requests.try_each(calls, deadline=glance_deadline(client), policy=ONCE_MORE)
+    answers: dict[MessageQueue, T] = {}
+    for queue, outcome in outcomes.items():
+        if is_gone(outcome):
+            continue
+        if isinstance(outcome, RocketMQError):
+            on_away(str(outcome.facts.get("broker_name", queue.broker_name)), outcome)
+        else:
+            answers[queue] = outcome
+    return answers
 
 
 def _split(

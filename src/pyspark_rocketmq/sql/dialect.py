@@ -27,6 +27,7 @@ from pyspark_rocketmq.sql.statements import (
     Query,
     TableOption,
     Watermark,
+    show_token,
 )
 
 __all__ = ["BOUNDED", "CONNECTORS", "DEFAULT_DATABASES", "FORMATS", "WRITE_ONLY", "JobDialect", "TableParser"]
@@ -53,8 +54,7 @@ _CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_
 _TEXTS: Final = frozenset({exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.NCHAR, exp.DType.NVARCHAR})
 _BINARIES: Final = frozenset({exp.DType.VARBINARY, exp.DType.BINARY})
 _UNKNOWN_TYPES: Final = frozenset({exp.DType.TIME, exp.DType.TIMETZ, exp.DType.USERDEFINED})
-_QUOTED: Final = frozenset({TokenType.STRING, TokenType.RAW_STRING})
-_LITERALS: Final = _QUOTED | {TokenType.NUMBER}
+_LITERALS: Final = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING})
 
 
 class TableParser(SparkParser):
@@ -72,7 +72,7 @@ class TableParser(SparkParser):
     # --- tokens -----------------------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """Raise a SqlError with the position. It shows no text between quotes: that may be a secret.
+        """Raise a SqlError with the position.
 
         Raises
         ------
@@ -81,8 +81,7 @@ class TableParser(SparkParser):
         if token is None and not self._curr:
             self.fail_at_end(message)
         at = token or self._curr
-        found = "a text between quotes" if at.token_type in _QUOTED else repr(at.text)
-        self.position(at).fail(f"{message}, found {found}")
+        self.position(at).fail(f"{message}, found {show_token(at)}")
 
     def fail_at_end(self, message: str) -> NoReturn:
         """Raise an error at the position after the last token."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias
+
+from sqlglot import Token, TokenType
 
 from pyspark_rocketmq.errors import SqlError
 
@@ -27,7 +29,15 @@ __all__ = [
     "Statement",
     "TableOption",
     "Watermark",
+    "show_token",
 ]
+
+_QUOTED: Final = frozenset({TokenType.STRING, TokenType.RAW_STRING, TokenType.UNICODE_STRING})
+
+
+def show_token(token: Token) -> str:
+    """Return what an error shows of a token: no text between quotes, which may be a secret."""
+    return "a text between quotes" if token.token_type in _QUOTED else repr(token.text)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.admin_calls import consume_stats_call
-from pyspark_rocketmq.client.broker_calls import OnAway, calls_at_once, glance_deadline
+from pyspark_rocketmq.client.broker_calls import OnAway, calls_at_once, glance_deadline, glance_each
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.queue_requests import is_gone
-from pyspark_rocketmq.client.retry import ONCE_MORE
 from pyspark_rocketmq.client.whole_routes import look_up
 from pyspark_rocketmq.errors import BrokerError, RocketMQError, UnsupportedRequestError
 from pyspark_rocketmq.inventory import ClusterInfo
@@ -155,18 +153,7 @@ def _ask(
     client: Client, calls: Mapping[MessageQueue, Call[T]], on_away: OnAway | None
 ) -> dict[MessageQueue, T]:
     """Make one call per queue; with ``on_away``, brokers that do not answer soon are reported to it."""
-    if on_away is None:
-        return client.ask(calls)
-    deadline = glance_deadline(client)
-    answers: dict[MessageQueue, T] = {}
-    for queue, outcome in client.requests.try_each(calls, deadline=deadline, policy=ONCE_MORE).items():
-        if is_gone(outcome):  # was deleted since
-            continue
-        if isinstance(outcome, RocketMQError):
-            on_away(str(outcome.facts.get("broker_name", queue.broker_name)), outcome)
-        else:
-            answers[queue] = outcome
-    return answers
+    return client.ask(calls) if on_away is None else glance_each(client, calls, on_away)
 
 
 def without(away: Mapping[str, RocketMQError]) -> str:

@@ -84,16 +84,10 @@ class RouteCache:
         NameServerError
             No name server answers, and no route is cached.
         """
-        return self.get_many((topic,), deadline=deadline)[topic]
-
-    def get_many(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute]:
-        """Return the routes of several topics; missing routes are looked up together."""
-        routes: dict[str, TopicRoute] = {}
-        for topic, route in self.find_many(topics, deadline=deadline).items():
-            if route is None:
-                raise self.why_missing(topic, deadline=deadline)
-            routes[topic] = route
-        return routes
+        route = self.find_many((topic,), deadline=deadline)[topic]
+        if route is None:
+            raise self.why_missing(topic, deadline=deadline)
+        return route
 
     def no_broker(self) -> BrokerNotFoundError:
         """Return the error for name servers that know no broker, with the brokers that were in routes."""
@@ -156,7 +150,7 @@ class RouteCache:
         return self._namespace.holds(name) and not is_system_topic(name) and name not in brokers
 
     def get_served(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute]:
-        """Return the routes of topics that are in use: as `get_many`, but patient.
+        """Return the routes of topics that are in use: as `get`, but patient.
 
         Whoever holds a queue of a topic uses this: the topic existed.
 

@@ -16,7 +16,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 from sqlglot.parsers.spark import SparkParser
 
-from pyspark_rocketmq.sql.statements import Position, Query
+from pyspark_rocketmq.sql.statements import Position, Query, show_token
 
 __all__ = ["RoundTime", "WindowTable", "parse_expression", "parse_query", "position_of"]
 
@@ -28,7 +28,6 @@ _INTERVALS: Final = {
 }
 """The intervals of each window table function in their order."""
 
-_QUOTED: Final = frozenset({TokenType.STRING, TokenType.RAW_STRING, TokenType.UNICODE_STRING})
 _OPTIONS_HINT: Final = re.compile(r"\s*OPTIONS\s*\(", re.IGNORECASE)
 _PREFIX: Final = re.compile(r"[EN]|_\w+", re.IGNORECASE)
 _NAMED: Final = {"GAP": "size", "SIZE": "size", "SLIDE": "slide", "STEP": "step", "OFFSET": "offset"}
@@ -80,9 +79,7 @@ class _QueryParser(SparkParser):
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
         at = self._curr if token is None or token is self._prev else token
-        found = "the end of the query"
-        if at:  # a text between quotes may be a secret
-            found = "a text between quotes" if at.token_type in _QUOTED else repr(at.text)
+        found = show_token(at) if at else "the end of the query"
         reason = _OF_TOKENS.sub("", _OF_NODES.sub("an expression is missing", message))
         self.fail(at or self._prev, f"{reason}, found {found}")
 

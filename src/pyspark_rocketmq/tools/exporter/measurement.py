@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.admin import Admin
-from pyspark_rocketmq.client.broker_calls import glance_deadline
+from pyspark_rocketmq.client.broker_calls import glance_each
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.groups.group_lag import GroupPosition, group_positions, stored_ranges
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.queue_requests import is_gone
 from pyspark_rocketmq.client.read.samples import MessageTimes, message_times
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
-from pyspark_rocketmq.client.retry import ONCE_MORE
 from pyspark_rocketmq.client.routes.known_brokers import KnownBrokers
 from pyspark_rocketmq.errors import BrokerError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
@@ -221,18 +219,7 @@ class _Measurement:
     def ask(self, calls: Mapping[MessageQueue, Call[T]], /) -> dict[MessageQueue, T]:
         """Make one call per queue, and return the answers of brokers that answer soon."""
         todo = {queue: call for queue, call in calls.items() if queue.broker_name not in self._away}
-        outcomes = self._client.requests.try_each(
-            todo, deadline=glance_deadline(self._client), policy=ONCE_MORE
-        )
-        answers: dict[MessageQueue, T] = {}
-        for queue, outcome in outcomes.items():
-            if is_gone(outcome):  # was deleted since
-                continue
-            if isinstance(outcome, RocketMQError):
-                self._on_away(str(outcome.facts.get("broker_name", queue.broker_name)), outcome)
-            else:
-                answers[queue] = outcome
-        return answers
+        return glance_each(self._client, todo, self._on_away)
 
     def _on_away(self, broker_name: str, cause: RocketMQError) -> None:
         if isinstance(cause, BrokerError):  # it answered, but refused
