@@ -328,6 +328,8 @@ class SqlJob:
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
+            # Before their errors: a query that fails after its error was looked for is still active here.
+            active = [query for query in self.queries if query.isActive]
             for query in self.queries:
                 failure = query.exception()
                 if failure is not None:
@@ -336,7 +338,6 @@ class SqlJob:
                     raise RocketMQError(
                         f"{place}: query {query.name} failed: {reason_of(failure)}"
                     ) from failure
-            active = [query for query in self.queries if query.isActive]
             if not active:
                 return True
             left = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())

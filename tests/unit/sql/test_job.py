@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from tests.support.fakes import StoppedLater
 
-from pyspark_rocketmq.errors import OptionError, SqlError
+from pyspark_rocketmq.errors import OptionError, RocketMQError, SqlError
 from pyspark_rocketmq.options import OutputMode, RuntimeMode
 from pyspark_rocketmq.sql.check import check_job
 from pyspark_rocketmq.sql.job import SqlJob
@@ -253,3 +253,20 @@ def test_a_jvm_that_is_gone_is_told():
     job.queries = [StoppedLater(2)]
     with pytest.raises(Py4JNetworkError):
         job.stop()
+
+
+def test_a_query_that_fails_while_it_is_looked_at_has_failed(job: SqlJob) -> None:
+    class FailsAtOnce(Started):
+        """A query that fails after its exception was asked for the first time."""
+
+        def exception(self) -> Exception | None:
+            failed, self.isActive = not self.isActive, False
+            return ValueError("no number") if failed else None
+
+        def awaitTermination(self, _: int) -> bool:
+            return not self.isActive
+
+    query: Any = FailsAtOnce("nowhere")
+    job.queries.append(query)
+    with pytest.raises(RocketMQError, match="query nowhere failed: no number"):
+        job.await_termination(30)
