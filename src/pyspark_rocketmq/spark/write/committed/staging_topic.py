@@ -35,7 +35,7 @@ def options_of_tasks(options: SinkOptions) -> SinkOptions:
     )
 
 
-def batch_name(options: SinkOptions, owner: str, number: int = 0) -> TransactionName:
+def batch_name(options: SinkOptions, owner: str, number: int) -> TransactionName:
     """Return the name of a batch of a query or job: topics may share a staging topic."""
     return TransactionName(f"{options.topic}/{owner}" if options.is_staged else owner, number)
 

@@ -8,6 +8,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.spark.write.committed.staging_topic import batch_name, check_target, options_of_tasks
+from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 
 TRANSACTIONAL = {
     "nameServer": "127.0.0.1:9876",
@@ -39,8 +40,8 @@ def test_batches_of_topics_that_share_a_staging_topic_have_different_names() -> 
         parse_options(SinkOptions, TRANSACTIONAL | {"transactionVisibility": visibility}, environ={})
         for visibility in ("committed", "staged")
     )
-    assert (batch_name(committed, "q").owner, batch_name(staged, "q").owner) == ("q", "t/q")
-    assert [batch_name(staged, "q").number, batch_name(staged, "q", 7).number] == [0, 7]
+    assert batch_name(committed, "q", 7) == TransactionName("q", 7)
+    assert batch_name(staged, "q", 7) == TransactionName("t/q", 7)
 
 
 def test_a_row_goes_to_the_queue_with_the_broker_and_number_of_its_staging_queue() -> None:
