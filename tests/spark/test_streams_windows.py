@@ -252,6 +252,38 @@ def test_sessions_end_by_silence(spark):
     ]
 
 
+SESSIONS = [
+    [at(1, u="x", k="a"), at(2, u="x", k="a"), at(3, u="x", k="b"), at(9, u="x", k="c")],
+    *([at(second, u="y", k="z")] for second in (200, 300, 400)),
+]
+"""The sessions of a and b overlap. All but the last of z are over."""
+
+
+def sessions_by_page(spark):
+    return stream(spark).window(SessionWindow.of(Time.seconds(5))).groupBy("u", "k").count("n").toDataStream()
+
+
+@pytest.mark.parametrize("batches", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("keys", [["u"], []], ids=["by a field", "of all"])
+def test_sessions_that_overlap_are_ranked_one_by_one(spark, keys, batches):
+    top = sessions_by_page(spark).topN("rank", 1, *keys).addOrderByFieldName("n", False).toDataStream()
+    rows = top.test(SESSIONS if batches else SESSIONS[0], batches=batches)
+    found = [row for row in table(rows, "k", "n", "rank", "start_time", "end_time") if row[0] != "z"]
+    assert found == [
+        ("a", 2, 1, "2030-01-01 00:00:01", "2030-01-01 00:00:07"),
+        ("b", 1, 1, "2030-01-01 00:00:03", "2030-01-01 00:00:08"),
+        ("c", 1, 1, "2030-01-01 00:00:09", "2030-01-01 00:00:14"),
+    ]
+
+
+@pytest.mark.parametrize("batches", [True, False], ids=["streamed", "whole"])
+def test_a_window_over_sessions(spark, batches):
+    totals = sessions_by_page(spark).window(TumblingWindow.of(Time.seconds(8))).groupBy("u").sum("n", "s")
+    rows = totals.toDataStream().test(SESSIONS if batches else SESSIONS[0], batches=batches)
+    found = [row for row in table(rows, "u", "start_time", "s") if row[0] == "x"]
+    assert found == [("x", "2030-01-01 00:00:00", 3), ("x", "2030-01-01 00:00:08", 1)]
+
+
 VALUES = [*("7", 12, "7.5", 100, None, "5"), *("b", "a", "ab")]
 
 

@@ -35,6 +35,8 @@ from pyspark_rocketmq.streams.plan.times import WINDOW_FIELDS, HoppingWindow, Se
 __all__ = ["aggregate_groups", "aggregate_windows", "drop_duplicates", "rank_rows", "take_time_field"]
 
 _DELAY: Final = "spark.watermarkDelayMs"
+_SESSION: Final = "spark.sessionWindow"
+_FIXED: Final = "spark.timeWindow"
 
 KEY: Final = "key"
 """The newer API's name of a group's key."""
@@ -78,6 +80,8 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
         made = without_overflow(emit_windows(replace(flow, df=df), node, window), overflowing, guard, node)
         return _filter_results(made, node.having)
     df = df.groupBy(window, *map(column, node.keys)).agg(*_results_of(flow, node))
+    if isinstance(node.window, SessionWindow):
+        df = _end_sessions(df)
     results = [select_result(item) for item in node.aggregates]
     results += [column(beyond_column(item.alias)) for item in overflowing]
     end = F.col(f"{WINDOW}.end")
@@ -88,14 +92,15 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     }
     shown = [F.date_format(time, TIME_FORMAT).alias(name) for name, time in named.items()]
     names = [*node.keys, *(item.alias for item in node.aggregates), *named]
-    # A session's struct has no window metadata: its time is one tick before its end, as `window_time`.
-    time = (
-        F.window_time(WINDOW)
-        if not isinstance(node.window, SessionWindow)
-        else end - F.expr("INTERVAL 1 MICROSECOND")
-    )
     number = window_id(F.col(f"{WINDOW}.start"))
-    df = df.select(time.alias(TIME), WINDOW, number, *(column(key) for key in node.keys), *results, *shown)
+    df = df.select(
+        F.window_time(WINDOW).alias(TIME),
+        WINDOW,
+        number,
+        *(column(key) for key in node.keys),
+        *results,
+        *shown,
+    )
     made = Flow(
         df=df,
         shape=Shape.COLUMNS,
@@ -231,6 +236,16 @@ def _assign_windows(flow: Flow, node: p.Windowed, *, first: bool) -> tuple[DataF
         keep = F.expr(f"INTERVAL {make_schedule(node).keep_ms} MILLISECONDS")
         df = with_ends(df, F.col(f"{WINDOW}.end") + keep, node.name)
     return df, F.col(WINDOW)
+
+
+def _end_sessions(df: DataFrame) -> DataFrame:
+    """Return sessions that are over as windows of fixed times.
+
+    # Facts (Spark 4.0 to 4.3, AggUtils): a later group by a column with the mark of sessions merges those
+    # that overlap, of any key, and is refused in a stream if it has no other column.
+    """
+    mark = {key: value for key, value in df.schema[WINDOW].metadata.items() if key != _SESSION}
+    return _mark_columns(df, {WINDOW: {**mark, _FIXED: True}})
 
 
 def _filter_results(flow: Flow, condition: Column | str | None) -> Flow:
