@@ -252,6 +252,26 @@ def test_a_run_that_ends_has_sent_its_dead_letters(spark, mq, topic, client, her
     assert [letter.body for letter in last_messages(client, client.read_queues(letters), 5)] == [b"not json"]
 
 
+def fail_at_b(row):
+    if row["k"] == "b":
+        raise ValueError("b is no group")
+    return row
+
+
+def test_results_that_change_may_be_dead_letters(spark, mq, topic, client, here, group):
+    name, letters, rows = topic(queues=1), topic(queues=1), []
+    fill(client, name, ['{"k": "a"}', '{"k": "b"}', "not json"])
+    stream = source(spark, fresh_name("changes")).fromRocketmq(name, group, True, mq.name_server)
+    window = stream.window(TumblingWindow.of(Time.days(1))).groupBy("k").count("n")
+    changing = window.emitBeforeFire(Time.seconds(1)).toDataStream().map(fail_at_b)
+    job = changing.onError("dead-letters", topic=letters, namesrvAddr=mq.name_server)
+    job.to(collected(rows)).start(availableNow=True)
+    assert [json.loads(row["value"])["k"] for row in rows] == ["a"]
+    found = last_messages(client, client.read_queues(letters), 5)
+    causes = sorted(letter.properties["deadLetterCause"].split(": ")[-1] for letter in found)
+    assert causes == ["b is no group", "malformed JSON"]
+
+
 def test_changed_counts_go_to_a_topic_with_their_keys(spark, mq, topic, client, here, running):
     name, out = topic(queues=2), topic(queues=8)
     fill(client, name, [json.dumps({"user": user}) for user in "aab"])

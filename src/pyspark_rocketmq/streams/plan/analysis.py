@@ -13,7 +13,7 @@ from pyspark_rocketmq.streams.plan.lambda_projection import Identity, Lifted, Pa
 from pyspark_rocketmq.streams.plan.nodes import Shape
 from pyspark_rocketmq.streams.plan.times import length_of
 
-__all__ = ["STATEFUL", "Analysis", "analyze", "check_ends", "keeps_own_state"]
+__all__ = ["STATEFUL", "Analysis", "analyze", "check_ends", "keeps_own_state", "repeats_results"]
 
 WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin, p.TimedProcess)
 STATEFUL: Final = (*WATERMARKED, p.Group, p.Process, p.LatestJoin)
@@ -104,6 +104,11 @@ def keeps_own_state(node: p.Node) -> bool:
         case p.Group(incremental=incremental):
             return incremental
     return isinstance(node, p.Process | p.LatestJoin)
+
+
+def repeats_results(plan: p.Plan) -> bool:
+    """Whether Spark's state gives results again when they change, so that the query's mode is ``update``."""
+    return any(_updates(node) and not keeps_own_state(node) for node in plan.nodes())
 
 
 def check_ends(plan: p.Plan) -> None:

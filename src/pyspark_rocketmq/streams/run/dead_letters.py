@@ -12,8 +12,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.spark.causes import find_cause
+from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.plan import nodes as p
+from pyspark_rocketmq.streams.plan.analysis import repeats_results
 
 __all__ = ["DeadLetters", "start_dead_letters"]
 
@@ -70,5 +72,10 @@ def start_dead_letters(
         F.create_map(F.lit("deadLetterCause"), F.col("cause")).alias("properties"),
     )
     writer = rows.writeStream.queryName(f"{plan.job}.dead-letters").option("checkpointLocation", checkpoint)
-    query = writer.trigger(**trigger).format("rocketmq").options(**plan.dead_letters).start()
+    writer = writer.trigger(**trigger)
+    if repeats_results(plan):  # a later step may fail at any of them; Spark's sinks accept no updates
+        send = message_writer(f"{plan.job}.dead-letters", plan.dead_letters)
+        query = writer.outputMode("update").foreachBatch(send).start()
+    else:
+        query = writer.format("rocketmq").options(**plan.dead_letters).start()
     return DeadLetters(query, ends=bool(trigger.get("availableNow") or trigger.get("once")))
