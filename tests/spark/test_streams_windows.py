@@ -16,8 +16,8 @@ def source(spark, name="t"):
     return StreamBuilder.dataStream("tests", name, spark)
 
 
-def stream(spark):
-    return source(spark).fromRocketmq("topic", "group", True, "127.0.0.1:1")
+def stream(spark, **options):
+    return source(spark).fromRocketmq("topic", "group", True, "127.0.0.1:1", **options)
 
 
 def test_the_articles_program_gives_the_published_sums(spark):
@@ -356,6 +356,25 @@ def test_decimal_sums_do_not_depend_on_the_order(spark):
         == total([{"v": v} for v in sorted(values)], "decimal")
         == 12
     )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        stream,
+        lambda spark: stream(spark).filter("v <> '0'"),
+        lambda spark: stream(spark).filter(lambda record: record["v"] != 0),
+        lambda spark: stream(spark, schema="v string"),
+        lambda spark: stream(spark, schema="v decimal(30,5)"),
+        lambda spark: stream(spark).map(lambda record: {"v": record["v"]}),
+        lambda spark: stream(spark).map({"w": "v"}).script("x=w;v=x"),
+    ],
+    ids=["text", "filtered", "by a function", "schema", "decimal", "moved", "renamed"],
+)
+def test_decimal_sums_have_every_digit_of_the_numbers(spark, source):
+    bodies = ['{"v": 1234567890123456.789}', '{"v": "-1234567890123456"}', '{"v": 0.011}', '{"v": 0}']
+    windows = source(spark).window(TumblingWindow.of(Time.minutes(1))).sum("v", "s").numeric("decimal")
+    assert [row["s"] for row in windows.toDataStream().test(bodies)] == [0.8]
 
 
 ONE_WINDOW = TumblingWindow.of(Time.minutes(1))

@@ -98,10 +98,10 @@ class Compiler:
             The step cannot be compiled. The message names it.
         """
         if node in self.given:
-            return self.given[node]
+            return replace(self.given[node], exact=self.analysis.exact)
         if node not in self._made:
             try:
-                self._made[node] = self._compile(node)
+                self._made[node] = replace(self._compile(node), exact=self.analysis.exact)
             except (AnalysisException, ParseException) as error:
                 text = str(error).strip().splitlines()[0]
                 raise PlanError(f"Spark rejects this step: {text}", step=node.name) from error

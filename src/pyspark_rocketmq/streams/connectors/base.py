@@ -179,7 +179,8 @@ def read_source(spark: SparkSession, node: Source, analysis: Analysis, plan: Pla
     assert isinstance(node, SourceConnector), node
     flow = node.without_errors(node.read(spark, analysis, plan), guard)
     if node.schema is not None and flow.shape is Shape.COLUMNS and VALUE in flow.df.columns:
-        return Flow(flow.df, Shape.JSON, beats=flow.beats).with_schema(node.schema, guard, node)
+        record = Flow(flow.df, Shape.JSON, beats=flow.beats, exact=analysis.exact)
+        return record.with_schema(node.schema, guard, node)
     return flow
 
 

@@ -98,6 +98,8 @@ class Flow:
         The columns that identify a group's result if it is written again.
     shares_identity : bool
         Whether several rows may have one identity: later results of the group, or rows made of one result.
+    exact : frozenset of str
+        The fields whose numbers have all their digits when they are parsed as text.
     """
 
     df: DataFrame
@@ -113,6 +115,7 @@ class Flow:
     serialized: bool = False
     identity: tuple[str, ...] = ()
     shares_identity: bool = False
+    exact: frozenset[str] = frozenset()
 
     @property
     def hidden(self) -> list[str]:
@@ -195,9 +198,7 @@ class Flow:
         return replace(self, columns=())._parse(wanted, guard, step).without_text()  # noqa: SLF001 - its own
 
     def _parse(self, schema: StructType, guard: Guard, step: Node) -> Flow:
-        read = [
-            StructField(one.name, StringType()) if _is_spelled(one.dataType) else one for one in schema.fields
-        ]
+        read = [StructField(one.name, self._read_type(one.name, one.dataType)) for one in schema.fields]
         parsed = self.df.withColumn(_PARSED, _parse_json(read))
         error = F.when(_is_malformed(), F.lit("malformed JSON"))
         added = []
@@ -208,11 +209,23 @@ class Flow:
                 value = text.try_cast(one.dataType)
                 wrong = F.lit(f"{one.name} is not {one.dataType.simpleString()}")
                 error = error.when(text.isNotNull() & value.isNull(), wrong)
+            elif self._is_exact(one.name, one.dataType):
+                value = value.cast(one.dataType)
             added.append(value.alias(one.name))
         df = guard.without_errors(parsed, self.error_unless_beat(error), step)
         flow = replace(self, df=df, checked=True)
         kept = [column(name) for name in self.columns]
         return flow.select([*kept, *added], [*self.columns, *schema.names])
+
+    def _read_type(self, name: str, kind: DataType) -> DataType:
+        """Return the type as which Spark parses a field."""
+        if self._is_exact(name, kind):
+            return VariantType()
+        return StringType() if _is_spelled(kind) else kind
+
+    def _is_exact(self, name: str, kind: DataType) -> bool:
+        """Whether a text must have all digits. Spark's parser makes one of a fraction by way of a double."""
+        return name in self.exact and isinstance(kind, StringType)
 
     def project(self, projection: Projection, guard: Guard, step: Node) -> Flow:
         """Return the fields of a lifted projection, with their JSON types."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+
+from pyspark.sql import Column
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.plan import nodes as p
@@ -17,6 +20,8 @@ __all__ = ["STATEFUL", "Analysis", "analyze", "check_ends", "keeps_own_state", "
 
 WATERMARKED: Final = (p.Windowed, p.TopN, p.Distinct, p.StreamJoin, p.KeyJoin, p.TimedProcess)
 STATEFUL: Final = (*WATERMARKED, p.Group, p.Process, p.LatestJoin)
+
+_SUMS: Final = frozenset({"sum", "avg"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,21 @@ class Analysis:
                     after = self.lateness_s(consumer, open_windows=open_windows)
                     found += [] if after is None else [after]
         return max(found, default=None)
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """The fields from which sums and averages are computed as decimals."""
+        found: set[str] = set()
+        for node in reversed(self.nodes):
+            match node:
+                case p.Windowed(numeric="decimal") | p.Group(numeric="decimal"):
+                    found |= {item.field for item in node.aggregates if item.field and item.kind in _SUMS}
+                case p.ColumnsMap(columns=columns):
+                    found |= _names_of(columns.items(), found)
+                case p.Script(lines=lines):
+                    for line in reversed(lines):
+                        found |= _names_of([line], found)
+        return frozenset(found)
 
     @property
     def stateful(self) -> list[p.Node]:
@@ -222,6 +242,11 @@ def _named_fields(node: p.Node) -> frozenset[str]:
         case p.DimensionJoin():
             return frozenset(left for left, _, _ in comparisons(node.condition, step=node.name))
     return frozenset()
+
+
+def _names_of(made: Iterable[tuple[str, Column | str]], wanted: set[str]) -> set[str]:
+    """Return the fields from which some of the columns are made."""
+    return {field for name, value in made if name in wanted for field in names_in(value)}
 
 
 def _named_in_results(keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...]) -> frozenset[str]:

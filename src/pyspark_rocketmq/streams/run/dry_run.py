@@ -61,9 +61,8 @@ def run_dry(
         for source in by_source:
             flow = given[source]
             if source.schema is not None:
-                given[source] = replace(flow, shape=Shape.JSON).with_schema(
-                    source.schema, compiler.guard, source
-                )
+                record = replace(flow, shape=Shape.JSON, exact=compiler.analysis.exact)
+                given[source] = record.with_schema(source.schema, compiler.guard, source)
             else:
                 given[source] = replace(flow, shape=compiler.analysis.shapes[source])
         flow = final_flow(compiler.flow(plan.sinks[0]), plan.sinks[0], compiler.guard)
