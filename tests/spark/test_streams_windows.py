@@ -226,6 +226,15 @@ def test_a_late_row_is_left_out_of_the_closed_hopping_windows_only(spark):
     ]
 
 
+@pytest.mark.parametrize("batches", [True, False], ids=["streamed", "whole"])
+def test_times_before_1970_are_late_in_a_stream(spark, batches):
+    rows = [{"t": -5_000}, {"t": 5_000}]
+    windows = stream(spark).window(TumblingWindow.of(Time.seconds(10), "t")).count("n").toDataStream()
+    found = windows.test([rows, [{"t": 50_000}]] if batches else rows, batches=batches)
+    starts = [] if batches else ["1969-12-31 23:59:50"]
+    assert [row["start_time"] for row in found] == [*starts, "1970-01-01 00:00:00"]
+
+
 def test_sessions_end_by_silence(spark):
     batches = [
         [at(1, k="a", n=1), at(3, k="a", n=2), at(2, k="b", n=4)],
