@@ -107,7 +107,7 @@ def test_the_batches_of_a_query_are_those_of_one_job_so_that_what_is_noted_does_
     assert rows(mq, options) == Counter(f"row {number}" for number in range(5))
     if options["transactionVisibility"] == "plain":
         log = TransactionLog(str(tmp_path))
-        assert (log.owners(), log.newest_done("totals/f0")) == (("totals/f0",), 4)
+        assert (log.owners(), log.newest_done("orders/totals/f0")) == (("orders/totals/f0",), 4)
         assert len([file for file in tmp_path.rglob("*") if file.is_file()]) == 2
         return
     queue = MessageQueue(LOGS[options["transactionVisibility"]], "broker-a", 0)

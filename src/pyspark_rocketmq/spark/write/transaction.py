@@ -71,8 +71,26 @@ class Transactions:
         self._log = log
         self._outage_timeout_ms = outage_timeout_ms
 
-    def commit(self, name: TransactionName, halves: pa.Table, *, group: str, ordered: bool) -> None:
+    def commit(
+        self,
+        name: TransactionName,
+        halves: pa.Table,
+        *,
+        group: str,
+        ordered: bool,
+        former: TransactionName | None = None,
+    ) -> None:
         """Make a batch visible: this one, or the one that was decided before under the same name.
+
+        Parameters
+        ----------
+        name : TransactionName
+        halves : pyarrow.Table
+        group : str
+        ordered : bool
+            Whether messages of a queue must keep their order.
+        former : TransactionName, optional
+            The name that earlier releases gave the batch; if they decided it, it keeps this name.
 
         Raises
         ------
@@ -85,6 +103,8 @@ class Transactions:
         RocketMQError
             The log or the queues cannot be read.
         """
+        if former is not None and self._is_decided(former):
+            name = former
         lease = Lease(self._log, name.owner, self._client.clock)
         undone = self._log.undone(name.owner)  # read once: a decision that appears later does not count
         decided = name.number in undone or self._is_done(name)
@@ -130,8 +150,11 @@ class Transactions:
 
     def abandon(self, name: TransactionName, halves: pa.Table, *, group: str) -> None:
         """Roll back half messages, unless their batch was decided: it stays."""
-        if name.number not in self._log.undone(name.owner) and not self._is_done(name):
+        if not self._is_decided(name):
             roll_back(self._client, group, halves)
+
+    def _is_decided(self, name: TransactionName) -> bool:
+        return name.number in self._log.undone(name.owner) or self._is_done(name)
 
     def _is_done(self, name: TransactionName) -> bool:
         done = self._log.newest_done(name.owner)

@@ -1,8 +1,8 @@
 """The log of decisions about a query's batches. A commit that a crash interrupted is completed from it.
 
-Each owner (a query's id, or a batch write's ``jobId``) has a separate folder. It contains a file for each
-batch whose commit has begun and is not known to be finished, a marker for the newest finished batch, and one
-for the process that may commit::
+Each owner (a query's id, or the topic and ``jobId`` of a batch write) has a separate folder with a file for
+each batch whose commit has begun and is not known to be finished, a marker for the newest finished batch, and
+one for the process that may commit::
 
     <owner>/00000000000000000042.<claim>.decision    an Arrow file: the half messages, and what a commit needs
     <owner>/00000000000000000041.done                empty

@@ -28,6 +28,7 @@ from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
 from pyspark_rocketmq.spark.write.committed.staging_topic import (
     batch_name,
     batch_of_job,
+    former_batch_of_job,
     options_of_tasks,
     require_same_queues,
 )
@@ -65,8 +66,8 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
     ``deliveryGuarantee=effectively-once``, a reader can detect such duplicates by their write id. A failed
     write may have stored any part of its rows: brokers have no transactions over several messages. With
     ``deliveryGuarantee=transactional``, no row is visible before all rows are stored, and no row of a write
-    that failed before that. A write with the same ``jobId``, and ``jobBatch``, completes an interrupted
-    commit, and writes nothing if the commit was complete.
+    that failed before that. A write to the same topic with the same ``jobId``, and ``jobBatch``, completes an
+    interrupted commit, and writes nothing if the commit was complete.
 
     A read that starts after the write returned includes its rows: tasks wait until the brokers have added
     them to their queues, at most ten seconds. They do not wait for delayed rows and transactions, nor if the
@@ -121,7 +122,7 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the rows of a transaction visible. Without a transaction, they are stored already."""
-        _conclude(messages, self._options, self._layout)
+        _conclude(messages, self._options, self._layout, former=former_batch_of_job(self._options))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Roll back the rows of a transaction. Without a transaction, stored rows stay stored."""
@@ -232,8 +233,12 @@ def _conclude(
     options: SinkOptions,
     layout: SinkLayout,
     connect: Callable[[ClientOptions], Client] = shared_client,
+    *,
+    former: TransactionName | None = None,
 ) -> None:
     """Combine the tasks' reports, and commit if there is a transaction.
+
+    ``former``: the name that earlier releases gave the transaction.
 
     Raises
     ------
@@ -254,7 +259,8 @@ def _conclude(
     transaction = _transaction(messages, options, connect)
     if transaction is not None:
         transactions, name, halves, group = transaction
-        transactions.commit(name, halves, group=group, ordered=is_ordered(options, layout))
+        ordered = is_ordered(options, layout)
+        transactions.commit(name, halves, group=group, ordered=ordered, former=former)
     for name in _committed_by_ranges(messages, options):
         client = connect(options.client)
         commits = RangeCommits(client, options_of_tasks(options))

@@ -18,6 +18,7 @@ __all__ = [
     "batch_name",
     "batch_of_job",
     "check_target",
+    "former_batch_of_job",
     "options_of_tasks",
     "require_same_queues",
 ]
@@ -41,8 +42,19 @@ def batch_name(options: SinkOptions, owner: str, number: int) -> TransactionName
 
 
 def batch_of_job(options: SinkOptions, job: str) -> TransactionName:
-    """Return the name of a batch write: that of a job, or of its batch ``jobBatch``."""
-    return batch_name(options, job, options.job_batch or 0)
+    """Return the name of a batch write: that of a job, or of its batch ``jobBatch``.
+
+    A job's id may be the same for several topics: the records of a commit topic name the topic, too.
+    """
+    name = batch_name(options, job, options.job_batch or 0)
+    if options.transactions is None or options.topic is None:
+        return name
+    return replace(name, owner=f"{options.topic}/{job}")
+
+
+def former_batch_of_job(options: SinkOptions) -> TransactionName | None:
+    """Return the name of a batch write in a log of releases that left out the topic."""
+    return None if options.job_id is None else batch_name(options, options.job_id, options.job_batch or 0)
 
 
 def require_same_queues(client: Client, options: SinkOptions) -> None:
