@@ -125,6 +125,23 @@ def test_a_query_without_its_former_checkpoint_writes_its_first_batches(mq, opti
     assert rows(mq, options) == Counter("abc")
 
 
+def test_a_batch_with_a_lower_number_fails_and_is_not_taken_for_written(mq, options) -> None:
+    """A day is written late, or a query without its checkpoint counts from 0 again."""
+
+    def write(number: int, *bodies: str) -> None:
+        frame = Frame(*bodies).options(**options, jobId="days", jobBatch=str(number))
+        frame.save()
+
+    write(30, "a")
+    write(31, "b")
+    with pytest.raises(OptionError, match=r"batch 30 of the job .* is not written: batch 31 .* is committed"):
+        write(30, "c")
+    write(30)  # it has no rows
+    write(31, "b")
+    write(32, "d")
+    assert rows(mq, options) == Counter("abd")
+
+
 def test_a_batch_without_rows_costs_no_search(mq, options) -> None:
     send(options, 1)
     assert mq.asked[RequestCode.PULL_MESSAGE] == 0

@@ -726,8 +726,8 @@ PLANTS: Final = tuple(
         (
             "staged rows are appended before their batch is committed",
             "spark.write.writer",
-            "        commits.commit(name, [report.ranges for report in reports])\n        if",
-            "        if",
+            "if not commits.commit(name, [report.ranges for report in reports]):",
+            "if False:",
         ),
         (
             "messages of a queue that is hidden are passed over",

@@ -295,7 +295,8 @@ class SinkOptions(Options):
         default_text="none: the job is one write",
         only=("write",),
         doc="Number of the batch that is written, in a job of many writes, such as one by foreachBatch. Each "
-        "is higher than the one before. What is noted of a job does not grow with its batches.",
+        "is higher than the one before; in a transaction, a lower one is an error. What is noted of a job "
+        "does not grow with its batches.",
     )
 
     # --- what cannot be sent -----------------------------------------------------------------

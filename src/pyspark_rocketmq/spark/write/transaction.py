@@ -79,8 +79,10 @@ class Transactions:
         group: str,
         ordered: bool,
         former: TransactionName | None = None,
-    ) -> None:
+    ) -> bool:
         """Make a batch visible: this one, or the one that was decided before under the same name.
+
+        Returns whether it is this one. If it is not, or has no half messages, this is False.
 
         Parameters
         ----------
@@ -114,7 +116,7 @@ class Transactions:
         for number in undone:
             self._finish(TransactionName(name.owner, number), lease)
         if decided or not halves.num_rows:
-            return
+            return False
         queues = target_queues(halves)
         since = self._patiently(lambda: self._client.max_offsets(queues))
         decision = Decision(name=name, group=group, ordered=ordered, since=since, halves=halves)
@@ -122,6 +124,11 @@ class Transactions:
         self._log.decide(decision, lease.claim)
         lease.confirm(now=True)  # else another process may have decided, without seeing this decision
         self._carry_out(decision, halves, lease)
+        return True
+
+    def newest_done(self, name: TransactionName) -> int | None:
+        """Return the number of the newest batch of the owner whose commit is finished."""
+        return self._log.newest_done(name.owner)
 
     def finish(self, name: TransactionName, *, skip_lost: bool = False) -> Finished:
         """Commit the rest of a decided batch.

@@ -260,11 +260,13 @@ def _conclude(
     if transaction is not None:
         transactions, name, halves, group = transaction
         ordered = is_ordered(options, layout)
-        transactions.commit(name, halves, group=group, ordered=ordered, former=former)
+        if not transactions.commit(name, halves, group=group, ordered=ordered, former=former):
+            _require_ascending(name, transactions.newest_done, reports, options)
     for name in _committed_by_ranges(messages, options):
         client = connect(options.client)
         commits = RangeCommits(client, options_of_tasks(options))
-        commits.commit(name, [report.ranges for report in reports])
+        if not commits.commit(name, [report.ranges for report in reports]):
+            _require_ascending(name, commits.newest_done, reports, options)
         if options.is_staged and any(report.rows for report in reports):
             StagedAppends(client, options, commits, ordered=is_ordered(options, layout)).append(name)
     _LOG.info(
@@ -273,6 +275,28 @@ def _conclude(
         sum(report.sends for report in reports),
         sum(report.dead_letters for report in reports),
     )
+
+
+def _require_ascending(
+    name: TransactionName,
+    newest_done: Callable[[TransactionName], int | None],
+    reports: Iterable[WriteReport],
+    options: SinkOptions,
+) -> None:
+    """Refuse a batch of a job after a later one: only the number of the newest is known as written.
+
+    A query has no such batch, unless it is a process that another one has overtaken.
+    """
+    if options.job_batch is None or not any(report.rows for report in reports):
+        return
+    newest = newest_done(name)
+    if newest is not None and newest > name.number:
+        raise OptionError(
+            f"batch {name.number} of the job {options.job_id} is not written: batch {newest} of this job is "
+            "committed, and whether an earlier one has these rows is not known. Numbers must ascend: give a "
+            "query that starts without its former checkpoint, or a batch that is written late, its own jobId",
+            option="jobBatch",
+        )
 
 
 def _require_checkpoint(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:

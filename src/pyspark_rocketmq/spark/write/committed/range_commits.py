@@ -107,11 +107,18 @@ class RangeCommits:
 
     def find_commit(self, name: TransactionName) -> tuple[int, Commit] | None:
         """Return the valid commit of a batch, and its offset; None if another one is the owner's last."""
-        newest, _ = self.patiently(lambda: self._search(name, thorough=True))
+        newest = self._newest(name)
         return newest if newest is not None and newest[1].number == name.number else None
 
-    def commit(self, name: TransactionName, parts: Iterable[Ranges | None]) -> None:
-        """Make the messages of a batch visible, unless the batch is committed already.
+    def newest_done(self, name: TransactionName) -> int | None:
+        """Return the number of the newest batch of the owner that is committed."""
+        newest = self._newest(name)
+        return None if newest is None else newest[1].number
+
+    def commit(self, name: TransactionName, parts: Iterable[Ranges | None]) -> bool:
+        """Make the messages of a batch visible, unless the batch is committed already, or has none.
+
+        Returns whether it did.
 
         Parameters
         ----------
@@ -124,10 +131,12 @@ class RangeCommits:
         if not ranges:  # dead letters only, or no rows at all
             if begun:
                 self.abandon(name)
-            return
-        if not self._decide(name, ranges):
-            _LOG.warning("batch %s is committed already: what was written now are no rows", name)
-            self.abandon(name)
+            return False
+        if self._decide(name, ranges):
+            return True
+        _LOG.warning("batch %s is committed already: what was written now are no rows", name)
+        self.abandon(name)
+        return False
 
     def give_up(self, name: TransactionName) -> bool:
         """Decide that a batch has no rows, whoever continues with it; False if it is committed already."""
@@ -194,6 +203,10 @@ class RangeCommits:
         """Return whether a batch is committed, and the end of the log at which that was found."""
         newest, end = self.patiently(lambda: self._search(name, thorough=thorough))
         return newest is not None and newest[1].number >= name.number, end
+
+    def _newest(self, name: TransactionName) -> tuple[int, Commit] | None:
+        """Return the owner's last valid commit, and its offset."""
+        return self.patiently(lambda: self._search(name, thorough=True))[0]
 
     def _search(self, name: TransactionName, *, thorough: bool) -> tuple[tuple[int, Commit] | None, int]:
         """Return the owner's last valid commit, and the end of the log at which it was searched."""
