@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import Authority
+from tests.support.deaf import deaf_address
 from tests.support.fakes import Lowest
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 
@@ -592,6 +593,49 @@ def test_closing_ends_a_send_that_waits_for_a_route(mq: MockBroker) -> None:
             await asyncio.wait_for(send, 60)
 
     asyncio.run(main(), debug=True)
+
+
+def test_an_end_that_is_canceled_leaves_no_connection(mq: MockBroker) -> None:
+    async def main() -> None:
+        client = AsyncClient(mq.name_server)
+        await client.max_offsets([QUEUE])
+        connections = [await client.connection(addr) for addr in (mq.name_server, mq.address("broker-a"))]
+        mq.inject(Silence(), on=RequestCode.GET_ROUTEINFO_BY_TOPIC, times=None)
+        lookup = asyncio.create_task(client.route("billing"))
+        apart = await client.fresh_connection(mq.address("broker-a"))
+        end = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
+        end.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await end
+        assert not any(each.alive for each in (*connections, apart))
+        with pytest.raises(RocketMQError, match="closed"):
+            await asyncio.wait_for(lookup, 60)
+
+    asyncio.run(main(), debug=True)
+
+
+def test_requests_that_a_broker_does_not_answer_leave_room_for_those_to_others() -> None:
+    queues = [MessageQueue("orders", "broker-a", number) for number in range(300)]
+    living = MessageQueue("orders", "broker-b", 0)
+
+    async def use(client: AsyncClient) -> None:
+        await client.max_offsets([living])
+        waiting = asyncio.create_task(client.max_offsets(queues))
+        await asyncio.sleep(0.5)
+        async with asyncio.timeout(10):
+            assert await client.max_offsets([living]) == {living: 0}
+        assert not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    with MockCluster({"orders": 300}, brokers=("broker-a", "broker-b")) as mq:
+        mq.inject(Silence(), broker="broker-a", times=None)
+        run(mq, use)
+        with deaf_address() as addr:
+            mq.advertise("broker-a", addr)
+            run(mq, use)
 
 
 def test_another_event_loop_needs_another_client(mq: MockBroker) -> None:

@@ -15,7 +15,7 @@ from pyspark_rocketmq.client.aio.group_registration import AsyncGroupCommitter
 from pyspark_rocketmq.client.aio.routes import AsyncRoutes
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
-from pyspark_rocketmq.client.net.pipelining import MAX_IN_FLIGHT, Call
+from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.queue_requests import broker_address, gather_all, queue_address
 from pyspark_rocketmq.client.retry import RandomSource, retry_async
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
@@ -74,7 +74,6 @@ class AsyncClient:
         self._apart: weakref.WeakSet[AsyncConnection] = weakref.WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._groups = AsyncGroupCommitter(self)
         self.routes = AsyncRoutes(
             self.connection,
@@ -100,16 +99,16 @@ class AsyncClient:
         """Close every connection. Tasks that wait for an answer get an error."""
         self._check_loop()
         self._closed = True
-        await self.routes.close()
         tasks = [*self._connecting.values()]
         self._connecting.clear()
+        opened = [*self._apart, *(task.result() for task in tasks if not _is_lost(task) and task.done())]
+        for connection in opened:  # first what needs no waiting: this may be canceled, too
+            connection.abort()
         for task in tasks:
-            task.cancel()  # one that is connected already is done, and stays so
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, AsyncConnection):
-                await outcome.close()
-        for connection in list(self._apart):
-            await connection.close()
+            task.cancel()
+        await self.routes.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(connection.close() for connection in opened))
         await self._groups.close()
 
     def deadline(self, timeout_ms: float | None = None, *, renewable: bool = False) -> Deadline:
@@ -268,28 +267,20 @@ class AsyncClient:
         async def attempt() -> T:
             try:
                 connection = await self.connection(queue_address(await self.served_route(queue.topic), queue))
-                until = deadline.sooner(self.options.request_timeout_ms)
-                return call.parse(await connection.call(call.request, call.body, deadline=until))
+                async with connection.turn(deadline):
+                    until = deadline.sooner(self.options.request_timeout_ms)
+                    return call.parse(await connection.call(call.request, call.body, deadline=until))
             except RocketMQError as error:
                 route = self.routes.remembered(queue.topic)
                 asked = route.asked_broker(queue) if route is not None else queue.broker_name
                 raise error.with_facts(broker_name=asked, topic=queue.topic) from error.__cause__
 
-        try:
-            async with asyncio.timeout(deadline.remaining_s):
-                await self._room.acquire()
-        except TimeoutError:
-            deadline.check("other requests are in flight", topic=queue.topic)
-            raise
-        try:
-            return await retry_async(
-                attempt,
-                deadline=deadline,
-                random=self.random,
-                on_stale_route=lambda: self.routes.invalidate(queue.topic),
-            )
-        finally:
-            self._room.release()
+        return await retry_async(
+            attempt,
+            deadline=deadline,
+            random=self.random,
+            on_stale_route=lambda: self.routes.invalidate(queue.topic),
+        )
 
 
 def broker_of(route: TopicRoute, queue: MessageQueue) -> BrokerData | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, Self
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, split_address
 from pyspark_rocketmq.client.net.frame_socket import encode_request
+from pyspark_rocketmq.client.net.pipelining import MAX_IN_FLIGHT
 from pyspark_rocketmq.client.net.receive_buffer import ReceiveBuffer
 from pyspark_rocketmq.client.net.wire_log import WireLog
 from pyspark_rocketmq.errors import (
@@ -48,6 +49,7 @@ class AsyncConnection(asyncio.Protocol):
         self._buffer = ReceiveBuffer()
         self._numbers = RequestNumbers()
         self._pending: dict[int, asyncio.Future[Response]] = {}
+        self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._writable = asyncio.Event()
         self._ended = asyncio.Event()
         self._heard_at = clock.monotonic()
@@ -119,9 +121,33 @@ class AsyncConnection(asyncio.Protocol):
         self._write(encode_request(self._options, request, body, opaque, FLAG_ONE_WAY))
         await self._wait_for_room(deadline, len(body))
 
+    @contextlib.asynccontextmanager
+    async def turn(self, deadline: Deadline) -> AsyncIterator[None]:
+        """Wait for a place among the requests in flight, for callers that have many.
+
+        Raises
+        ------
+        RequestTimeoutError
+        """
+        try:
+            async with asyncio.timeout(deadline.remaining_s):
+                await self._room.acquire()
+        except TimeoutError as cause:
+            raise RequestTimeoutError(
+                f"other requests are in flight: no place within {deadline.timeout_ms:.0f} ms", addr=self.addr
+            ) from cause
+        try:
+            yield
+        finally:
+            self._room.release()
+
+    def abort(self) -> None:
+        """Close the connection, without waiting until it is closed."""
+        self._fail(ConnectionLostError("the connection was closed", addr=self.addr))
+
     async def close(self) -> None:
         """Close the connection, and wait until it is closed, at most a second."""
-        self._fail(ConnectionLostError("the connection was closed", addr=self.addr))
+        self.abort()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
                 await self._ended.wait()
