@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import statistics
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from tests.support.deaf import deaf_address
 from tests.support.topics import put
 from tests.support.wait import eventually
 
@@ -94,15 +93,8 @@ def hang(mq: MockCluster) -> None:
 @pytest.fixture
 def deaf() -> Iterator[str]:
     """An address that does not even refuse: what a machine that is gone looks like."""
-    with ExitStack() as sockets:
-        listener = sockets.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for _ in range(4):  # nobody accepts, so the queue is full and further requests are dropped
-            filler = sockets.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex(listener.getsockname())
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    with deaf_address() as addr:
+        yield addr
 
 
 def come_back(mq: MockCluster, how: Callable[[MockCluster], None]) -> None:

@@ -76,8 +76,8 @@ PLANTS: Final = tuple(
         (
             "a dead connection is used again",
             "client.net.pool",
-            "if connection.alive:\n                    return connection",
-            "if True:\n                    return connection",
+            "if connection.alive:\n                return connection",
+            "if True:\n                return connection",
         ),
         (
             "the time-out of a request counts from its own begin",

@@ -7,8 +7,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import Deadline
-from pyspark_rocketmq.client.net.connection import Connection
-from pyspark_rocketmq.client.net.pipelining import Call, pipeline
+from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.queue_requests import is_gone
 from pyspark_rocketmq.client.retry import ONCE_MORE, retry
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
@@ -47,31 +46,20 @@ def calls_at_once(
     client: Client, info: ClusterInfo, calls: Mapping[tuple[str, K], Call[T]], deadline: Deadline
 ) -> dict[tuple[str, K], T | RocketMQError]:
     """Make calls at the masters of brokers, in parallel and once; the keys begin with the broker's name."""
-    placed: list[tuple[tuple[str, K], Connection, Call[T]]] = []
-    connections = {name: _connection(client, info, name) for name in {name: None for name, _ in calls}}
+    placed: list[tuple[tuple[str, K], str, Call[T]]] = []
     found: dict[tuple[str, K], T | RocketMQError] = {}
     for key, call in calls.items():
-        connection = connections[key[0]]
-        if isinstance(connection, RocketMQError):
-            found[key] = connection
+        master = info.brokers[key[0]].master if key[0] in info.brokers else None
+        if master is None:
+            found[key] = BrokerNotFoundError("no name server knows a master of the broker")
         else:
-            placed.append((key, connection, call))
-    outcomes = pipeline(placed, deadline=deadline)
+            placed.append((key, master, call))
+    outcomes = client.pool.call_each(placed, deadline=deadline)
     found.update(outcomes)
     return {
         key: outcome.with_facts(broker_name=key[0]) if isinstance(outcome, RocketMQError) else outcome
         for key, outcome in found.items()
     }
-
-
-def _connection(client: Client, info: ClusterInfo, broker_name: str) -> Connection | RocketMQError:
-    master = info.brokers[broker_name].master if broker_name in info.brokers else None
-    try:
-        if master is None:
-            raise BrokerNotFoundError("no name server knows a master of the broker")
-        return client.connection(master)
-    except RocketMQError as error:
-        return error
 
 
 def call_until_done(client: Client, broker_names: Iterable[str], call: Call[T]) -> dict[str, T]:

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import TypeGuard, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.client.net.connection import Connection
-from pyspark_rocketmq.client.net.pipelining import Call, pipeline
+from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.retry import DEFAULT_POLICY, RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.client.routes.routing import RouteCache
@@ -106,10 +105,9 @@ class QueueRequests:
         self, calls: Mapping[MessageQueue, Call[T]], deadline: Deadline, *, slaves: bool
     ) -> dict[MessageQueue, T | RocketMQError]:
         routes = self._routes.try_served({queue.topic for queue in calls}, deadline=deadline)
-        placed: list[tuple[MessageQueue, Connection, Call[T]]] = []
+        placed: list[tuple[MessageQueue, str, Call[T]]] = []
         at_proxies: list[tuple[MessageQueue, str, Call[T]]] = []
         outcomes: dict[MessageQueue, T | RocketMQError] = {}
-        reached: dict[str, Connection | RocketMQError] = {}
         for queue, call in calls.items():
             route = routes[queue.topic]
             if isinstance(route, RouteError):
@@ -117,33 +115,20 @@ class QueueRequests:
                 continue
             try:
                 addr = queue_address(route, queue, slave=slaves)
-                if isinstance(call.request, PullMessageRequest) and _is_behind_proxy(route, queue):
-                    at_proxies.append((queue, addr, call))
-                    continue
-                if addr not in reached:
-                    reached[addr] = self._try_connection(addr)
-                connection = reached[addr]
-                if isinstance(connection, RocketMQError):
-                    outcomes[queue] = connection
-                else:
-                    placed.append((queue, connection, call))
             except BrokerNotFoundError as error:
                 outcomes[queue] = error
+                continue
+            behind_proxy = isinstance(call.request, PullMessageRequest) and _is_behind_proxy(route, queue)
+            (at_proxies if behind_proxy else placed).append((queue, addr, call))
         for queue, addr, call in at_proxies:
             try:
                 outcomes[queue] = call.on(self._pool.pull_lanes(addr), deadline=deadline)
             except RocketMQError as error:
                 outcomes[queue] = error
-        answered = outcomes | pipeline(placed, deadline=deadline)
+        answered = outcomes | self._pool.call_each(placed, deadline=deadline)
         return {
             queue: _with_broker(outcome, queue, routes[queue.topic]) for queue, outcome in answered.items()
         }
-
-    def _try_connection(self, addr: str) -> Connection | RocketMQError:
-        try:
-            return self._pool.get(addr)
-        except RocketMQError as error:
-            return error
 
 
 def _with_broker(
