@@ -9,6 +9,7 @@ import stat
 import time
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.remoting.acl import Credentials
 from pyspark_rocketmq.testing import MockBroker
 from pyspark_rocketmq.tools.bundle.archive import BundleArchive, hide_secrets
+from pyspark_rocketmq.tools.bundle.collect import BundleScope, write_bundle
 from pyspark_rocketmq.tools.bundle.query_events import recent_events
 
 ACCESS, SECRET, TOKEN = "planted-User-01", 'planted-"Sécret"\\4711', "planted-Token-0815"
@@ -237,6 +239,35 @@ def test_a_bundle_that_fails_leaves_no_file(tmp_path: Path) -> None:
 def test_secrets_are_hidden_in_names_and_within_texts_the_longest_first() -> None:
     value = {"key-of-abc": ["abcd!", ("abc", 7, None, True)]}
     assert hide_secrets(value, ("abc", "abcd", "")) == {"key-of-***": ["***!", ["***", 7, None, True]]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PGPASSWORD", f"{PLANTED}-word"),
+        ("MYSQL_PWD", f"{PLANTED}-word"),
+        ("DB_PASS", f"{PLANTED}-word"),
+        ("TLS_PASSPHRASE", f"{PLANTED}-word"),
+        ("APIKEY", f"{PLANTED}-word"),
+        ("secretKey", f"{PLANTED}-word"),
+        ("DATABASE_URL", f"postgresql://me:{PLANTED}-word@db/shop"),
+        ("PYSPARK_SUBMIT_ARGS", f"--conf spark.hadoop.secretKey={PLANTED}-word pyspark-shell"),
+        ("AWS_SESSION_TOKEN", f"{PLANTED}-word"),
+    ],
+)
+def test_secrets_of_the_environment_are_hidden(tmp_path: Path, name: str, value: str) -> None:
+    log = tmp_path / "wire.log"
+    moment = datetime.now(UTC).isoformat(timespec="milliseconds")
+    log.write_text(
+        f"{moment} 10.0.0.1:10911 → #1 PULL_MESSAGE consumerGroup={PLANTED}-word\n", encoding="utf-8"
+    )
+    environ = {name: value, "PWD": "/home/me/jobs", "OLDPWD": "PULL_MESSAGE"}
+    path = tmp_path / "bundle.zip"
+    write_bundle(path, None, BundleScope(wire_log=log), environ=environ)
+    with zipfile.ZipFile(path) as archive:
+        text = "".join(archive.read(each).decode() for each in archive.namelist())
+    assert "#1 PULL_MESSAGE consumerGroup=" in text
+    assert PLANTED not in text
 
 
 def test_an_error_of_this_package_keeps_its_text(tmp_path: Path) -> None:

@@ -32,8 +32,13 @@ _TIMEOUT_MS: Final = 5_000
 _RECENT_MS: Final = 3_600_000
 _MOST_TOPICS: Final = 500
 _SECRET_NAMES: Final = re.compile(
-    r"(?:^|_)(?:SECRET|PASSWORD|PASSWD|TOKEN|KEY|CREDENTIALS?)(?:_|$)", re.IGNORECASE
+    r"SECRET|PASSW|PASSPHRASE|CREDENTIAL|(?:TOKEN|KEY)(?:_|$)|(?:^|_)PASS(?:_|$)|_PWD$", re.IGNORECASE
 )
+_SECRET_PARTS: Final = re.compile(
+    r"://[^/?#\s:@]*:(?P<url>[^/\s]+)@|(?:password|secret|token)\w*=(?P<setting>[^&;,\s\"']+)", re.IGNORECASE
+)
+"""Passwords of URLs, and settings as in ``PYSPARK_SUBMIT_ARGS``, within the values of other variables."""
+
 _SHORTEST_SECRET: Final = 6
 """Shorter values of the environment's variables are no secrets, but parts of other words."""
 
@@ -120,6 +125,8 @@ def write_bundle(
 
 def _secrets(options: ClientOptions | None, environ: Mapping[str, str]) -> set[str]:
     known = {value for name, value in environ.items() if _SECRET_NAMES.search(name)}
+    parts = (found for value in environ.values() for found in _SECRET_PARTS.finditer(value))
+    known |= {found["url"] or found["setting"] for found in parts}
     known = {value for value in known if len(value) >= _SHORTEST_SECRET}
     if options is not None:
         known |= {str(value) for declared, value in option_values(options) if declared.secret and value}
