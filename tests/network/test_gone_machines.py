@@ -21,6 +21,7 @@ from pyspark_rocketmq.client.requests import max_offset
 from pyspark_rocketmq.errors import ConnectError, RocketMQError, TransportError
 from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.tools.bundle.facts import broker_facts
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -83,6 +84,16 @@ def test_the_same_call_at_all_brokers_takes_the_time_of_one(mq: MockCluster) -> 
         assert SYSTEM_CLOCK.monotonic() - begin < CONNECT_S + SLACK_S
         assert outcomes[LIVING, 0] == 0
         assert failed(outcomes) == {*NAMES} - {LIVING}
+
+
+def test_a_bundle_asks_all_brokers_together(mq: MockCluster) -> None:
+    with Client(options(mq), operation_timeout_ms=2_000) as client:
+        begin = SYSTEM_CLOCK.monotonic()
+        facts = broker_facts(client)
+        assert SYSTEM_CLOCK.monotonic() - begin < 2 + SLACK_S
+    assert facts.keys() == {*NAMES}
+    assert "MockCluster" in facts[LIVING]
+    assert all("cannot connect" in facts[name] or "no answer" in facts[name] for name in NAMES[:-1])
 
 
 def test_callers_of_one_address_share_an_attempt() -> None:

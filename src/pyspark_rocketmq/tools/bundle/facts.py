@@ -43,16 +43,15 @@ def option_facts(options: ClientOptions) -> dict[str, Any]:
 def broker_facts(client: Client) -> dict[str, Any]:
     """Return version, cluster and addresses of each broker."""
     admin = Admin(client)
+    away: dict[str, RocketMQError] = {}
     try:
         info = admin.cluster_info()
+        found = admin.runtime_infos(on_away=away.__setitem__)
     except RocketMQError as error:
         return {"error": str(error)}
     brokers: dict[str, Any] = {}
     for name, data in sorted(info.brokers.items()):
-        try:
-            version = admin.broker_runtime_info(name).get("brokerVersionDesc", "?")
-        except RocketMQError as error:
-            version = str(error)
+        version = found[name].get("brokerVersionDesc", "?") if name in found else away.get(name, "?")
         brokers[name] = f"{version}, {data.cluster}, {dict(data.addresses)}"
     return brokers
 
