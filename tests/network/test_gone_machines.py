@@ -96,6 +96,15 @@ def test_a_bundle_asks_all_brokers_together(mq: MockCluster) -> None:
     assert all("cannot connect" in facts[name] or "no answer" in facts[name] for name in NAMES[:-1])
 
 
+def test_a_first_commit_announces_the_group_at_all_brokers_together(mq: MockCluster) -> None:
+    with Client(options(mq)) as client:
+        begin = SYSTEM_CLOCK.monotonic()
+        errors = client.try_commit_offsets("g", dict.fromkeys(QUEUES, 0))
+        assert SYSTEM_CLOCK.monotonic() - begin < 2 * CONNECT_S + SLACK_S
+        assert errors.keys() == {*QUEUES[:-1]}
+        assert client.committed_offsets("g", QUEUES[-1:]) == {QUEUES[-1]: 0}
+
+
 def test_callers_of_one_address_share_an_attempt() -> None:
     errors: list[ConnectError] = []
 

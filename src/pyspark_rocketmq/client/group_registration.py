@@ -17,9 +17,11 @@ from typing import Final, Protocol
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.client.net.connection import Connection
+from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.fork import ForkSafeLock
 from pyspark_rocketmq.client.net.host import Host
+from pyspark_rocketmq.client.net.pipelining import Call
+from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.queue_requests import QueueRequests, gravest
 from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.client.routes.routing import RouteCache
@@ -40,6 +42,7 @@ class GroupClient(Protocol):
 
     routes: RouteCache
     requests: QueueRequests
+    pool: ConnectionPool
     namespace: Namespace
     clock: Clock
     random: RandomSource
@@ -51,12 +54,6 @@ class GroupClient(Protocol):
 
     def served_route(self, topic: str) -> TopicRoute:
         """Return the route of a topic that is known to exist."""
-
-    def broker_address(self, broker_name: str, *, topic: str) -> str:
-        """Return the address of a broker's master."""
-
-    def connection(self, addr: str) -> Connection:
-        """Return the connection to an address."""
 
 
 class GroupCommitter:
@@ -142,47 +139,59 @@ class GroupCommitter:
         again = retry_topic(group)
         route = self._client.routes.find_many((again,), deadline=deadline)[again]
         known = {data.broker_name for data in route.queues} if route is not None else set()
-        told = [
-            name
-            for name, queue in new.items()
-            if name in known or self._register(group, name, queue, deadline)
-        ]
+        told = known & new.keys()
+        told |= self._register(
+            group, {name: queue for name, queue in new.items() if name not in known}, deadline
+        )
         with self._lock:
             self._announced.update((group, name) for name in told)
 
-    def _register(self, group: str, broker_name: str, queue: MessageQueue, deadline: Deadline) -> bool:
-        """Make the group known to a broker; return whether the broker was reached."""
-        data = self._client.served_route(queue.topic).broker(broker_name)
-        if data is not None and data.behind_proxy:
-            return self._pull_nothing(group, queue, deadline)
-        return self._heartbeat(group, broker_name, queue.topic, deadline)
+    def _register(self, group: str, brokers: Mapping[str, MessageQueue], deadline: Deadline) -> set[str]:
+        """Make the group known to brokers, in parallel; return those that were reached."""
+        addresses: dict[str, str] = {}
+        proxied: dict[str, MessageQueue] = {}
+        for name, queue in brokers.items():
+            data = self._client.served_route(queue.topic).broker(name)
+            if data is not None and data.behind_proxy:
+                proxied[name] = queue
+            elif data is not None and data.master is not None:
+                addresses[name] = data.master
+        return self._pull_nothing(group, proxied, deadline) | self._heartbeat(group, addresses, deadline)
 
-    def _pull_nothing(self, group: str, queue: MessageQueue, deadline: Deadline) -> bool:
-        """Pull at the end of a queue, for the group's sake; return whether the broker was reached."""
+    def _pull_nothing(self, group: str, brokers: Mapping[str, MessageQueue], deadline: Deadline) -> set[str]:
+        """Pull at the ends of queues, for the group's sake; return the brokers that were reached."""
         requests = self._client.requests
-        end = requests.try_each({queue: broker.max_offset(queue)}, deadline=deadline, policy=_ONCE)[queue]
-        if isinstance(end, RocketMQError):
-            return False
-        nothing = broker.pull(queue, end, group=group, max_nums=1, selector=MessageSelector())
-        outcome = requests.try_each({queue: nothing}, deadline=deadline, policy=_ONCE)[queue]
-        return isinstance(outcome, BrokerError) or not isinstance(outcome, RocketMQError)
+        asked = {queue: broker.max_offset(queue) for queue in brokers.values()}
+        ends = requests.try_each(asked, deadline=deadline, policy=_ONCE)
+        nothing = {
+            queue: broker.pull(queue, end, group=group, max_nums=1, selector=MessageSelector())
+            for queue, end in ends.items()
+            if not isinstance(end, RocketMQError)
+        }
+        outcomes = requests.try_each(nothing, deadline=deadline, policy=_ONCE)
+        return {name for name, queue in brokers.items() if queue in outcomes and _is_reached(outcomes[queue])}
 
-    def _heartbeat(self, group: str, broker_name: str, topic: str, deadline: Deadline) -> bool:
-        """Send a consumer's heartbeat and leave; return whether the broker was reached."""
+    def _heartbeat(self, group: str, addresses: Mapping[str, str], deadline: Deadline) -> set[str]:
+        """Send a consumer's heartbeats and leave; return the brokers that were reached."""
         client = self._client
         client_id = f"pyspark-rocketmq@{client.host.process_id()}"
         until = deadline.sooner(client.request_timeout_ms)
-        try:
-            connection = client.connection(client.broker_address(broker_name, topic=topic))
-            body = encode_heartbeat(client_id, consumer_groups=(client.namespace.qualify(group),))
-            connection.call(HeartbeatRequest(), body, deadline=until).require(group=group)
-            leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
-            connection.call(leave, deadline=until).require(group=group)
-        except BrokerError:
-            return True  # the commit itself shows it: a broker may accept it without knowing the group
-        except RocketMQError:
-            return False
-        return True
+
+        def done(response: Response) -> None:
+            response.require(group=group)
+
+        body = encode_heartbeat(client_id, consumer_groups=(client.namespace.qualify(group),))
+        join = Call(HeartbeatRequest(), done, body)
+        leave = Call(UnregisterClientRequest(client_id=client_id, consumer_group=group), done)
+        joined = client.pool.call_each(((name, at, join) for name, at in addresses.items()), deadline=until)
+        members = [(name, addresses[name], leave) for name, it in joined.items() if it is None]
+        outcomes = joined | client.pool.call_each(members, deadline=until)
+        return {name for name, outcome in outcomes.items() if _is_reached(outcome)}
+
+
+def _is_reached(outcome: object) -> bool:
+    """Whether a broker answered. If it refused, the commit shows it: it may not need to know the group."""
+    return isinstance(outcome, BrokerError) or not isinstance(outcome, RocketMQError)
 
 
 def _home(queue: MessageQueue, route: TopicRoute | RouteError) -> str:
