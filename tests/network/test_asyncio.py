@@ -533,6 +533,22 @@ def test_the_end_waits_for_the_heartbeat_of_a_canceled_commit(mq: MockBroker) ->
     run(mq, use)
 
 
+@pytest.mark.parametrize("lost", [RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT])
+def test_a_registration_whose_answer_is_late_leaves_no_member(mq: MockBroker, lost: RequestCode) -> None:
+    """A broker removes a member when its connection ends."""
+    mq.inject(Silence(executed=True), on=lost)
+
+    async def use(client: AsyncClient) -> None:
+        connection = await client.connection(mq.address("broker-a"))
+        commit = asyncio.create_task(client.commit_offsets("g", {QUEUE: 1}))
+        while not commit.done():  # other answers arrive meanwhile: the broker is not taken for dead
+            await client.max_offsets([QUEUE])
+        await commit
+        assert not connection.alive
+
+    run(mq, use, request_timeout_ms=1_000)
+
+
 def test_a_canceled_look_up_is_not_that_of_others(mq: MockBroker) -> None:
     async def use(client: AsyncClient) -> None:
         mq.inject(Delay(0.5), on=RequestCode.GET_ROUTEINFO_BY_TOPIC, times=1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client import Client, ClientOptions, MessageQueue
 from pyspark_rocketmq.errors import BrokerError, TransportError
+from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.testing import MockCluster, Silence
 
 COMMIT = RequestCode.UPDATE_CONSUMER_OFFSET
 
@@ -64,3 +67,24 @@ def test_a_busy_broker_is_asked_again():
         mq.fail(COMMIT, code=ResponseCode.SYSTEM_BUSY, times=2)
         client.commit_offsets("billing", offsets)
         assert client.committed_offsets("billing", offsets) == offsets
+
+
+@pytest.mark.parametrize("lost", [RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT])
+def test_a_registration_whose_answer_is_late_leaves_no_member(lost: RequestCode):
+    """It would get its share of the queues from the consumers of the group, and not read them.
+
+    A broker removes a member when its connection ends.
+    """
+    queue = MessageQueue("orders", "broker-a", 0)
+    with MockCluster({"orders": 1}) as mq:
+        given = {"nameServer": mq.name_server, "requestTimeoutMs": "1000"}
+        with Client(parse_options(ClientOptions, given, environ={})) as client:
+            client.max_offsets([queue])
+            connection = client.connection(mq.address("broker-a"))
+            mq.inject(Silence(executed=True), on=lost)
+            with ThreadPoolExecutor(1) as threads:
+                commit = threads.submit(client.try_commit_offsets, "billing", {queue: 0})
+                while not commit.done():  # other answers arrive meanwhile: the broker is not taken for dead
+                    client.max_offsets([queue])
+                assert commit.result() == {}
+            assert not connection.alive

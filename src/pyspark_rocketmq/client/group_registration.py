@@ -25,7 +25,7 @@ from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.queue_requests import QueueRequests, gravest
 from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.client.routes.routing import RouteCache
-from pyspark_rocketmq.errors import BrokerError, RocketMQError, RouteError
+from pyspark_rocketmq.errors import BrokerError, RequestTimeoutError, RocketMQError, RouteError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.remoting.body import encode_heartbeat
@@ -186,6 +186,9 @@ class GroupCommitter:
         joined = client.pool.call_each(((name, at, join) for name, at in addresses.items()), deadline=until)
         members = [(name, addresses[name], leave) for name, it in joined.items() if it is None]
         outcomes = joined | client.pool.call_each(members, deadline=until)
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, RequestTimeoutError):  # may have joined: the connection's end removes it
+                client.pool.drop(addresses[name])
         return {name for name, outcome in outcomes.items() if _is_reached(outcome)}
 
 

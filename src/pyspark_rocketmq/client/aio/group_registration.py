@@ -13,7 +13,13 @@ from pyspark_rocketmq.client.aio.routes import AsyncRoutes
 from pyspark_rocketmq.client.clock import Deadline
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.queue_requests import gather_all, gravest
-from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import (
+    BrokerError,
+    BrokerNotFoundError,
+    RequestTimeoutError,
+    RocketMQError,
+    TopicNotFoundError,
+)
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.options import ClientOptions
@@ -154,6 +160,10 @@ class AsyncGroupCommitter:
     async def _join_and_leave(self, connection: AsyncConnection, group: str, until: Deadline) -> None:
         client_id = f"pyspark-rocketmq@{os.getpid()}"
         body = encode_heartbeat(client_id, consumer_groups=(self._client.namespace.qualify(group),))
-        (await connection.call(HeartbeatRequest(), body, deadline=until)).require(group=group)
         leave = UnregisterClientRequest(client_id=client_id, consumer_group=group)
-        (await connection.call(leave, deadline=until)).require(group=group)
+        try:
+            (await connection.call(HeartbeatRequest(), body, deadline=until)).require(group=group)
+            (await connection.call(leave, deadline=until)).require(group=group)
+        except RequestTimeoutError:
+            connection.abort()  # it may have joined: the end of its connection removes it
+            raise
