@@ -135,6 +135,8 @@ def test_a_top_n_may_mix_orders_of_texts_and_numbers(spark: SparkSession) -> Non
         ("FLOAT", "1e-12F; 1e38F; 'NaN'; -3F; NULL"),
         ("BIGINT", "9223372036854775807; -9223372036854775807; 0; NULL"),
         ("DECIMAL(20, 8)", "0.00000001; 0.00000002; -1; NULL"),
+        ("DECIMAL(38, 0)", f"{'9' * 37}8; {'9' * 38}; -{'9' * 38}; 0; NULL"),
+        ("DECIMAL(38, 18)", "0.000000000000000001; 0.000000000000000002; -1; -1.000000000000000001; NULL"),
         ("DATE", "date'2026-01-31'; date'1969-12-31'; NULL"),
         ("TIMESTAMP", "'2026-01-31 08:00:00.000001'; '2026-01-31 08:00:00'; NULL"),
         ("BOOLEAN", "TRUE; FALSE; NULL"),

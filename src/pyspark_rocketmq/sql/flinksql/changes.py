@@ -11,7 +11,7 @@ from typing import Final, cast
 from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
-from pyspark_rocketmq.sql.flinksql.operators.forms import called, fill
+from pyspark_rocketmq.sql.flinksql.operators.forms import IS_WHOLE_CAST, called, fill
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.flinksql.selects import is_aggregation, is_processing_time
 from pyspark_rocketmq.sql.statements import Position, Query
@@ -35,9 +35,9 @@ _AS: Final = "variant_get(CAST(_1 AS VARIANT), '$', '{}')"
 """A value as one of another type. Spark checks a CAST also in a branch that is never taken."""
 
 _AS_DOUBLE: Final = _AS.format("double")
-_IS_DOUBLE: Final = "typeof(_1) IN ('double', 'float')"
+_HAS_FRACTION: Final = "(typeof(_1) IN ('double', 'float') OR typeof(_1) LIKE 'decimal%')"
 _NEGATED: Final = (
-    f"CASE WHEN _1 IS NULL THEN {_LARGEST} WHEN {_IS_DOUBLE} "
+    f"CASE WHEN _1 IS NULL THEN {_LARGEST} WHEN {_HAS_FRACTION} "
     f"THEN array(CASE WHEN isnan({_AS_DOUBLE}) THEN CAST(-1 AS {_NUMBER}) ELSE CAST(0 AS {_NUMBER}) END) "
     "WHEN typeof(_1) IN ('timestamp', 'timestamp_ntz', 'date') "
     f"THEN array(-CAST(unix_micros({_AS.format('timestamp')}) AS {_NUMBER})) WHEN typeof(_1) = 'string' THEN "
@@ -46,10 +46,12 @@ _NEGATED: Final = (
 )
 """A value whose order is reversed. A text is its negative code points, and a number above them at its end.
 
-Of a DOUBLE it is only whether it is NULL or NaN: `_NEGATED_DOUBLE` is compared then.
+Of a DOUBLE or DECIMAL it is only whether it is NULL or NaN: `_NEGATED_FRACTION` is compared then.
 """
 
-_NEGATED_DOUBLE: Final = f"CASE WHEN {_IS_DOUBLE} AND NOT isnan({_AS_DOUBLE}) THEN -{_AS_DOUBLE} END"
+_OF_FRACTION: Final = "CASE WHEN typeof(_1) LIKE 'decimal%' THEN typeof(_1) ELSE 'double' END"
+_AS_FRACTION: Final = f"variant_get(CAST(_1 AS VARIANT), '$', {_OF_FRACTION})"
+_NEGATED_FRACTION: Final = f"CASE WHEN {_HAS_FRACTION} AND NOT isnan({_AS_DOUBLE}) THEN -{_AS_FRACTION} END"
 _SUM: Final = "aggregate(_1, CAST(NULL AS {0}), (s, x) -> CAST(coalesce(s, CAST(0 AS {0})) + x AS {0}))"
 _SUM_OF_COLUMN: Final = (
     "CASE WHEN typeof(_1) IN ('array<tinyint>', 'array<smallint>', 'array<int>', 'array<bigint>') "
@@ -217,7 +219,7 @@ def _key(key: exp.Ordered, *, falling: bool) -> list[exp.Expression]:
     down, nulls_first = bool(key.args.get("desc")), bool(key.args.get("nulls_first"))
     values = [key.this.copy()]
     if falling and not down:
-        values = [fill(form, [key.this]) for form in (_NEGATED, _NEGATED_DOUBLE)]
+        values = [fill(form, [key.this]) for form in (_NEGATED, _NEGATED_FRACTION)]
     if nulls_first is not down:
         return values
     absent = key.this.copy().is_(exp.null())
@@ -264,6 +266,8 @@ def distinct_aggregates(select: exp.Select, query: Query) -> None:
 def _sum(value: exp.Expression, place: Position) -> str:
     """Return the sum of a set; a query without types in it says what it adds by a CAST."""
     inner = value.unnest()
+    if inner.meta.get(IS_WHOLE_CAST):
+        return _SUM.format("BIGINT")
     if not isinstance(inner, exp.Cast):
         return _SUM_OF_COLUMN
     kind = inner.to.this

@@ -10,24 +10,28 @@ from sqlglot import exp
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES, FUNCTIONS, UNKNOWN, Function
 from pyspark_rocketmq.sql.flinksql.functions.times import NO_LETTERS
 from pyspark_rocketmq.sql.flinksql.grammar import RoundTime, position_of
-from pyspark_rocketmq.sql.flinksql.operators.forms import IS_JSON, bind_random, called, fill, json_text
+from pyspark_rocketmq.sql.flinksql.operators.casts import TRANSLATED_TYPES, translate_cast
+from pyspark_rocketmq.sql.flinksql.operators.forms import (
+    IS_AVERAGE,
+    IS_JSON,
+    bind_random,
+    called,
+    fill,
+    json_text,
+)
 from pyspark_rocketmq.sql.flinksql.operators.literals import decode_unicode, is_decimal_literal
 from pyspark_rocketmq.sql.flinksql.operators.whole_numbers import (
     divide,
-    is_fractional,
     note_whole,
     note_whole_average,
     note_whole_call,
     note_whole_rounded,
     pass_whole,
-    whole_of,
 )
 from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["translate_expressions"]
 
-_QUOTIENT: Final = "CASE WHEN _2 THEN CAST(CAST(_1 AS BIGINT) AS STRING) ELSE CAST(_1 AS STRING) END"
-_TEXT: Final = "CASE WHEN typeof(_1) = 'boolean' THEN upper(CAST(_1 AS STRING)) ELSE CAST(_1 AS STRING) END"
 _ROUNDED_UP: Final = "CASE WHEN {0} = _1 THEN _1 ELSE {0} + INTERVAL {1} END"
 _ROUNDED: Final = "date_trunc('{}', _1)"
 _SUNDAY: Final = "(date_trunc('WEEK', _1 + INTERVAL '1' DAY) - INTERVAL '1' DAY)"
@@ -46,7 +50,6 @@ _NO_UNITS: Final = {
 }
 _NO_TIMES: Final = frozenset({"LOCALTIME", "CURRENT_TIME"})
 _WHOLE_SECONDS: Final = "CAST(floor(extract(SECOND FROM _1)) AS BIGINT)"
-_TEXTS: Final = frozenset({exp.DType.VARCHAR, exp.DType.CHAR, exp.DType.TEXT})
 
 
 def translate_expressions(tree: exp.Expression, query: Query) -> bool:
@@ -75,16 +78,14 @@ def _translate(node: exp.Expression, query: Query) -> exp.Expression | None:  # 
             return _translate_call(node, query)
         case exp.Filter() | exp.Window():
             return _push_into_aggregates(node)
-        case exp.Div() if not is_fractional(node.this) and not is_fractional(node.expression):
+        case exp.Div():
             return divide(node)
         case exp.Bracket():
             return _translate_index(node, query)
-        case exp.Cast() if node.to.this in _TEXTS:
-            return _cast_to_text(node)
-        case exp.Cast() if node.to.this in _LENGTHS and node.to.expressions:
-            return _cast_to_bytes(node)
         case exp.Cast() if is_decimal_literal(node):
             return exp.Literal.number(node.name)
+        case exp.Cast() if node.to.this in TRANSLATED_TYPES:
+            return translate_cast(node, query)
         case exp.UnicodeString():
             return exp.Literal.string(decode_unicode(node, query))
         case exp.Like() if not isinstance(node.parent, exp.Escape):
@@ -273,6 +274,8 @@ def _filled(node: exp.Anonymous, form: str, arguments: list[exp.Expression]) -> 
         filled.meta[IS_JSON] = True
     if called(node) == "AVG":
         note_whole_average(filled, arguments)
+        for quotient in filled.find_all(exp.Div):
+            quotient.meta[IS_AVERAGE] = True
     note_whole_rounded(called(node), filled, arguments)
     return filled
 
@@ -322,37 +325,6 @@ def _translate_index(node: exp.Bracket, query: Query) -> exp.Expression | None:
     if isinstance(index, exp.Literal) and index.name == "0":
         position_of(query, node).fail("an array is indexed from 1: [0] is Spark's (SET 'dialect' = 'spark')")
     return fill("try_element_at(_1, _2)", [node.this, index])
-
-
-def _cast_to_text(node: exp.Cast) -> exp.Expression | None:
-    """Translate a cast to a text: Flink writes TRUE, and cuts at the length."""
-    whole = whole_of(node.this)
-    if whole is not None:
-        text = fill(_QUOTIENT, [node.this, whole])
-        return _cut(text, node)
-    known = isinstance(node.this, exp.Literal | exp.Null | exp.Anonymous)
-    text = fill("CAST(_1 AS STRING)" if known else _TEXT, [node.this])
-    return None if known and not node.to.expressions else _cut(text, node)
-
-
-def _cast_to_bytes(node: exp.Cast) -> exp.Expression:
-    """Translate a cast to bytes of a length: they are cut, and those of a BINARY are filled up."""
-    return fill(_LENGTHS[node.to.this].format(node.to.expressions[0].name), [node.this])
-
-
-_LENGTHS: Final = {
-    exp.DType.BINARY: "rpad(CAST(_1 AS BINARY), {}, X'00')",
-    exp.DType.VARBINARY: "substring(CAST(_1 AS BINARY), 1, {})",
-}
-
-
-def _cut(text: exp.Expression, cast_: exp.Cast) -> exp.Expression:
-    """Cut a text at the length of the type that it is cast to; a CHAR is filled up with blanks."""
-    if not cast_.to.expressions:
-        return text
-    length = int(cast_.to.expressions[0].name)
-    is_char = cast_.to.this == exp.DType.CHAR
-    return fill(f"rpad(_1, {length}, ' ')" if is_char else f"left(_1, {length})", [text])
 
 
 def _translate_json_value(node: exp.JSONValue, query: Query) -> exp.Expression:

@@ -30,6 +30,9 @@ _INTERVALS: Final = {
 
 _OPTIONS_HINT: Final = re.compile(r"\s*OPTIONS\s*\(", re.IGNORECASE)
 _PREFIX: Final = re.compile(r"[EN]|_\w+", re.IGNORECASE)
+_LONGEST_INTERVAL: Final = 100
+"""Characters of its number. sqlglot takes a time that grows with their square."""
+
 _NAMED: Final = {"GAP": "size", "SIZE": "size", "SLIDE": "slide", "STEP": "step", "OFFSET": "offset"}
 
 _OF_NODES: Final = re.compile(r"Required keyword: .*")
@@ -247,7 +250,7 @@ def parse_query(query: Query) -> exp.Expression:
     ParseError, TokenError
         It is no query of this grammar.
     SqlError
-        It has a hint that would be ignored.
+        It has a hint that would be ignored, or an interval that is too long.
     """
     dialect = _QueryDialect()
     parser = _QueryParser(dialect=dialect)
@@ -255,6 +258,10 @@ def parse_query(query: Query) -> exp.Expression:
     for token, after in itertools.pairwise(tokens):
         if after.token_type == TokenType.STRING and after.start == token.end + 1:
             _check_prefix(query, token)
+        if token.token_type == TokenType.INTERVAL and len(after.text) > _LONGEST_INTERVAL:
+            Position.of(query.padded, after.start).fail(
+                f"an interval of {len(after.text)} characters is too long: INTERVAL '10' SECOND"
+            )
     for token in tokens:
         if any(_OPTIONS_HINT.match(comment) for comment in token.comments):
             Position.of(query.padded, token.start).fail(

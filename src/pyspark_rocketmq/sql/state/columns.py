@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -40,6 +41,9 @@ __all__ = [
     "restored",
     "result_type",
 ]
+
+_DIGITS_OF_AVG: Final = 6
+"""After the point of an average of decimals, at least: as in Flink."""
 
 
 def require_state() -> None:
@@ -100,7 +104,7 @@ def result_type(aggregate: Aggregate, given: DataType | None) -> DataType:
     if isinstance(given, DecimalType):
         if aggregate.fold is Fold.SUM:
             return DecimalType(min(DIGITS, given.precision + 10), given.scale)
-        return DecimalType(min(DIGITS, given.precision + 4), min(DIGITS, given.scale + 4))
+        return DecimalType(DIGITS, max(_DIGITS_OF_AVG, given.scale))
     if isinstance(given, IntegralType):
         return LongType() if aggregate.fold is Fold.SUM else DoubleType()
     if isinstance(given, FractionalType):

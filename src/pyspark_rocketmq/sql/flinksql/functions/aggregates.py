@@ -9,10 +9,20 @@ from pyspark_rocketmq.sql.flinksql.functions.declared import Function, function
 
 __all__ = ["AGGREGATES", "AGGREGATE_FORMS"]
 
-_AVG: Final = (
-    "CASE WHEN typeof(any_value(_1)) IN ('tinyint', 'smallint', 'int', 'bigint') "
-    "THEN CAST(avg({0}_1) AS BIGINT) ELSE avg({0}_1) END"
+_OF_VALUES: Final = "typeof(any_value(_1))"
+_AS_AVG: Final = (
+    f"variant_get(CAST({{}} AS VARIANT), '$', CASE WHEN {_OF_VALUES} LIKE 'decimal%' THEN "
+    f"concat('decimal(38,', greatest(6, CAST(regexp_extract({_OF_VALUES}, ',([0-9]+)', 1) AS INT)), ')') "
+    "ELSE 'double' END)"
 )
+"""A number with the type of an AVG: of DECIMALs that of Flink's findAvgAggType, of others DOUBLE."""
+
+_AVG: Final = (
+    f"CASE WHEN {_OF_VALUES} IN ('tinyint', 'smallint', 'int', 'bigint') "
+    f"THEN {_AS_AVG.format('CAST(avg({0}_1) AS BIGINT)')} WHEN {_OF_VALUES} LIKE 'decimal%' "
+    f"THEN {_AS_AVG.format('sum({0}_1) / count({0}_1)')} ELSE {_AS_AVG.format('avg({0}_1)')} END"
+)
+"""Spark's average of DECIMALs has 4 digits more than they have; a sum divided by a number has enough."""
 
 AGGREGATE_FORMS: Final[Mapping[str, Function]] = {
     "LISTAGG": function(
@@ -40,11 +50,14 @@ AGGREGATE_FORMS: Final[Mapping[str, Function]] = {
     ),
     "LAST_VALUE": function("leaves NULL out", ("LAST_VALUE(b)", "z"), of1="last(_1, true)"),
     "AVG": function(
-        "of whole numbers a whole number, in Spark DOUBLE",
+        "of whole numbers a whole number, in Spark DOUBLE; of a DECIMAL(p, s) a DECIMAL(38, max(6, s))",
         ("CAST(AVG(a + 2) AS DOUBLE)", 4.0),
         ("CAST(AVG(a + a) / 3 AS DOUBLE)", 1.0),
         ("CAST(AVG(CASE a WHEN 1 THEN 1 ELSE 2 END) AS DOUBLE)", 1.0),
         ("CAST(AVG(DISTINCT CASE a WHEN 1 THEN 1 ELSE 4 END) AS DOUBLE)", 2.0),
+        ("CAST(AVG(CAST(CASE a WHEN 1 THEN 1 ELSE 2 END AS DECIMAL(10, 0))) AS STRING)", "1.666667"),
+        ("CAST(AVG(CAST(a AS DECIMAL(20, 8))) * 2 AS STRING)", "4.00000000"),
+        ("CAST(AVG(DISTINCT CAST(a AS DECIMAL(10, 2))) AS STRING)", "2.000000"),
         of1=_AVG.format(""),
         distinct1=_AVG.format("DISTINCT "),
     ),

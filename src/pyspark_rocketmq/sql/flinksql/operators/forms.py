@@ -10,10 +10,16 @@ from sqlglot import exp
 from pyspark_rocketmq.sql.flinksql.functions.values import JSON_TEXT
 from pyspark_rocketmq.sql.flinksql.grammar import parse_expression
 
-__all__ = ["IS_JSON", "bind_random", "called", "fill", "json_text"]
+__all__ = ["IS_AVERAGE", "IS_JSON", "IS_WHOLE_CAST", "bind_random", "called", "fill", "json_text"]
+
+IS_AVERAGE: Final = "average"
+"""The metadata of a quotient of a sum and a number that is an AVG."""
 
 IS_JSON: Final = "json"
 """The metadata of an expression that is JSON already."""
+
+IS_WHOLE_CAST: Final = "whole cast"
+"""The metadata of a translated cast to a whole number."""
 
 
 def called(node: exp.Expression | None) -> str:

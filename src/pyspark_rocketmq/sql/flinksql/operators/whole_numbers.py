@@ -6,6 +6,9 @@ condition that they are whole numbers in Flink, as far as a query makes them its
 """
 
 # Facts (Flink 1.20): whole numbers divide to whole numbers, and SIGN keeps the type. Spark makes both DOUBLE.
+# A quotient of DECIMALs has the same type in both (LogicalTypeMerging, DecimalPrecision), but an INT literal
+# counts as DECIMAL(10, 0) in Flink, in Spark as a DECIMAL of its digits, and a SUM as DECIMAL(38, s). CASE
+# widens the types of its branches: that of a quotient must not change with the branch for whole numbers.
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from pyspark_rocketmq.sql.flinksql.operators.forms import called, fill
 
 __all__ = [
     "divide",
-    "is_fractional",
     "note_whole",
     "note_whole_average",
     "note_whole_call",
@@ -28,9 +30,21 @@ __all__ = [
 
 _WHOLE: Final = "typeof(_1) IN ('tinyint', 'smallint', 'int', 'bigint')"
 _WHOLE_VALUES: Final = _WHOLE.replace("_1", "any_value(_1)")
-_DIVIDED: Final = "CASE WHEN _3 AND _4 THEN CAST(_1 AS BIGINT) DIV CAST(_2 AS BIGINT) ELSE _1 / _2 END"
+_DIVIDED: Final = (
+    "CASE WHEN _3 AND _4 THEN variant_get(CAST(CAST(_1 AS BIGINT) DIV CAST(_2 AS BIGINT) AS VARIANT), '$', "
+    "typeof(_6)) ELSE _5 END"
+)
+_AS_SUM: Final = (
+    "variant_get(CAST(_1 AS VARIANT), '$', regexp_replace(typeof(_1), 'decimal[(][0-9]+,', 'decimal(38,'))"
+)
+"""A sum with Flink's type: of DECIMALs it has 38 digits, in Spark 10 more than they have."""
+
+_DIGITS_OF_INT: Final = 10
 _IS_WHOLE: Final = "whole"
 """The metadata of an expression: the condition that it is a whole number in Flink."""
+
+_PLAIN: Final = "plain"
+"""The metadata of a translated quotient: one of the same type in Spark."""
 
 _ROUNDED: Final = frozenset({"CEIL", "CEILING", "FLOOR", "TRUNCATE"})
 _OF_FIRST: Final = frozenset({"ABS", "NULLIF", "ROUND"})
@@ -39,10 +53,15 @@ _OF_VALUES: Final = frozenset({"MAX", "MIN", "SUM"})
 """Functions with the type of their first argument, of all of them, and of the values of a group."""
 
 
-def divide(node: exp.Div) -> exp.Expression:
+def divide(node: exp.Div) -> exp.Expression | None:
     """Translate a division, which cuts off the fraction if both numbers are whole."""
+    quotient = exp.Div(this=_sized(node.this), expression=_sized(node.expression))
+    if _is_fractional(node.this) or _is_fractional(node.expression):
+        return None if quotient == node else quotient
     one, other = _whole(node.this), _whole(node.expression)
-    divided = fill(_DIVIDED, [node.this, node.expression, one, other])
+    plain = _plain(quotient)
+    divided = fill(_DIVIDED, [node.this, node.expression, one, other, quotient, plain])
+    divided.meta[_PLAIN] = plain
     divided.meta[_IS_WHOLE] = exp.and_(one.copy(), other.copy())
     return divided
 
@@ -52,11 +71,33 @@ def whole_of(node: exp.Expression) -> exp.Expression | None:
     return cast("exp.Expression | None", node.unnest().meta.get(_IS_WHOLE))
 
 
-def is_fractional(node: exp.Expression) -> bool:
+def _is_fractional(node: exp.Expression) -> bool:
     """Return whether a division by it, or of it, is certainly none of whole numbers."""
     if isinstance(node, exp.Paren | exp.Neg):
-        return is_fractional(node.this)
+        return _is_fractional(node.this)
     return isinstance(node, exp.Literal) and not node.is_string and not node.name.isdigit()
+
+
+def _plain(quotient: exp.Expression) -> exp.Expression:
+    """Return a quotient without the branches for whole numbers in it: it has the same type, and is short."""
+    plain = quotient.copy()
+    for part in list(plain.walk(prune=lambda node: _PLAIN in node.meta)):
+        if _PLAIN in part.meta:
+            part.replace(exp.Paren(this=part.meta[_PLAIN].copy()))
+    return plain
+
+
+def _sized(node: exp.Expression) -> exp.Expression:
+    """Return an operand with the digits of its type in Flink: a literal of a whole number, or a sum."""
+    inner = node.this if isinstance(node, exp.Filter | exp.Window) else node
+    if called(inner) == "SUM":
+        return fill(_AS_SUM, [node])
+    literal = node.unnest()
+    digits = (literal.this if isinstance(literal, exp.Neg) else literal).name
+    if not isinstance(literal, exp.Neg | exp.Literal) or literal.is_string or not digits.isdigit():
+        return node.copy()
+    kind = exp.DType.INT if len(digits) < _DIGITS_OF_INT else exp.DType.BIGINT
+    return exp.Cast(this=literal.copy(), to=exp.DataType(this=kind))
 
 
 def note_whole(node: exp.Expression) -> None:

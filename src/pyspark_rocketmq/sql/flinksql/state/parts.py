@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
-from pyspark_rocketmq.sql.flinksql.operators.forms import called
+from pyspark_rocketmq.sql.flinksql.operators.forms import IS_AVERAGE, called
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, Relation
 from pyspark_rocketmq.sql.state.steps import RESULT, Aggregate, Fold
 from pyspark_rocketmq.sql.statements import Query
@@ -89,6 +89,11 @@ class FoldedAggregates:
 
     def replace_calls(self, part: exp.Expression) -> None:
         """Replace the calls of aggregates in an item by the columns with their results."""
+        for quotient in list(part.find_all(exp.Div)):
+            if quotient.meta.get(IS_AVERAGE):  # a step computes it as AVG
+                total = next(call for call in quotient.this.find_all(exp.Anonymous) if called(call) == "SUM")
+                total.set("this", "AVG")
+                quotient.replace(quotient.this.copy())
         for call in list(part.find_all(exp.Anonymous)):
             if called(call) not in AGGREGATES:
                 continue
