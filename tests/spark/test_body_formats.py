@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.spark import from_rocketmq, to_rocketmq
+from pyspark_rocketmq.spark import from_rocketmq, json_messages, to_rocketmq
 
 SCHEMA = "id BIGINT NOT NULL, name STRING"
 ROWS = [(1, "a b"), (2, None)]
@@ -49,6 +49,31 @@ def test_rows_of_csv_come_back_as_they_were(spark):
     assert trimmed.collect() == [("a ,1",)]
     unquoted = to_rocketmq(spark.sql("SELECT '' a, 1 b"), "csv", quote="")
     assert unquoted.collect() == [(",1",)]
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris"])  # whose offset was 9 minutes and 21 seconds once
+def test_times_come_back_as_they_were(spark, kind, zone):
+    ddl = "at TIMESTAMP, local TIMESTAMP_NTZ, old TIMESTAMP, a INT"
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        rows = spark.sql(
+            "SELECT TIMESTAMP '2026-01-31 08:00:00.123456' at, "
+            "TIMESTAMP_NTZ '1970-01-01 00:00:00.000001' local, TIMESTAMP '1500-02-28 01:02:03.999999' old, "
+            "1 a"
+        )
+        exact = "unix_micros(at)", "CAST(local AS STRING)", "unix_micros(old)"
+        expected = rows.selectExpr(*exact).collect()
+        found = from_rocketmq(to_rocketmq(rows, kind), kind, schema=ddl)
+        assert found.selectExpr(*exact).collect() == expected
+        if kind == "json":
+            found = from_rocketmq(json_messages(rows), schema=ddl)
+            assert found.selectExpr(*exact).collect() == expected
+        written = to_rocketmq(rows.select("at", "a"), kind, TIMESTAMPFORMAT="dd.MM.yyyy").collect()
+        assert written == [('{"at":"31.01.2026","a":1}' if kind == "json" else "31.01.2026,1",)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_bytes_in_csv_are_base64(spark, messages):

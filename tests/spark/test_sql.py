@@ -189,7 +189,7 @@ def test_a_transactional_query_of_changed_rows_begins_again_without_its_checkpoi
         (
             "",
             "a INT, b STRING, c TIMESTAMP(3)",
-            ['{"a":1,"b":"x y","c":"2026-01-31T08:00:00.000Z"}', '{"a":2}'],
+            ['{"a":1,"b":"x y","c":"2026-01-31T08:00:00.000000Z"}', '{"a":2}'],
         ),
         (", 'format' = 'csv', 'csv.field-delimiter' = '|'", "a INT, b STRING", ["1|x y", "2|"]),
         (", 'format' = 'delimited'", "a INT, b STRING", ["1\u0001x y", "2\u0001"]),

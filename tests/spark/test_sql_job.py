@@ -222,7 +222,7 @@ def test_avro_with_sparks_own_module_for_it(mq: DevCluster, client: Client, tmp_
     assert copies == [b'{"id":1,"product":"x"}', b'{"id":2}', b"{}"]
     assert sorted(message.body for message in written(client, "avro_typed")) == sorted(DERIVED_BODIES)
     typed = [json.loads(message.body) for message in written(client, "avro_typed_copies")]
-    row = {"id": 7, "name": "x", "at": "1970-01-01T00:00:01.000Z", "price": 1.5, "tags": ["a", None]}
+    row = {"id": 7, "name": "x", "at": "1970-01-01T00:00:01.000000Z", "price": 1.5, "tags": ["a", None]}
     assert sorted(typed, key=lambda found: found["id"]) == [row | {"who": {"age": 3}}, {"id": 8}]
 
 

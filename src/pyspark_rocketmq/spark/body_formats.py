@@ -25,6 +25,7 @@ from pyspark_rocketmq.spark.bodies.csv_rows import (
     write_csv,
 )
 from pyspark_rocketmq.spark.bodies.texts import decode_text, delimiter_pattern, join_fields
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
 
 __all__ = [
     "AT",
@@ -292,7 +293,7 @@ class Format:
         row = F.struct(*(values[column.key].alias(column.name) for column in self.columns))
         match self.kind:
             case BodyFormat.JSON:
-                return F.to_json(row, {**self.settings, **self.writing})
+                return F.to_json(row, add_defaults(EXACT_TIMES, {**self.settings, **self.writing}))
             case BodyFormat.CSV:
                 return write_csv(values, self._kinds, {**self.settings, **self.writing})
             case BodyFormat.AVRO:

@@ -13,6 +13,7 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructF
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, TableOptions, parse_options
 from pyspark_rocketmq.record.properties import PROPERTY_WRITE_ID
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES
 from pyspark_rocketmq.spark.body_formats import AT, BODY, KEYS, PLACE, BodyColumn, Format, judge, quote
 from pyspark_rocketmq.spark.read.aligned_column import ALIGNED_TIMESTAMP
 
@@ -222,7 +223,7 @@ def json_messages(
         The columns of the body; every column by default. Null fields are omitted.
     """
     wanted = [F.col(f"`{name}`") for name in (columns or df.columns)]
-    selected: list[Column] = [F.to_json(F.struct(*wanted)).alias("body")]
+    selected: list[Column] = [F.to_json(F.struct(*wanted), EXACT_TIMES).alias("body")]
     if key is not None:
         selected.append(F.col(key).cast("string").alias("keys"))
     if tags is not None:

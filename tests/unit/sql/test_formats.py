@@ -103,8 +103,8 @@ def test_what_fits_a_table():
 def test_standards_of_times_charsets_and_filters():
     assert settings_of(json__timestamp_format__standard="ISO-8601").writing == {}
     written = settings_of(json__timestamp_format__standard="SQL").writing
-    assert written["timestampFormat"] == "yyyy-MM-dd HH:mm:ss.SSS"
-    assert written["timestampNTZFormat"] == "yyyy-MM-dd HH:mm:ss.SSS"
+    assert written["timestampFormat"] == "yyyy-MM-dd HH:mm:ss.SSSSSS"
+    assert written["timestampNTZFormat"] == "yyyy-MM-dd HH:mm:ss.SSSSSS"
     assert settings_of(csv__timestamp_format__standard="sql").writing == written
     assert settings_of().charset == "UTF-8"
     for name, charset in (("utf-16be", "UTF-16BE"), ("latin1", "ISO-8859-1"), ("ascii", "US-ASCII")):
@@ -155,7 +155,7 @@ def test_files_have_the_same_options():
     )
     table = ConnectorTable.of(declared)
     assert table.settings == {"mode": "DROPMALFORMED"}
-    assert table.writing["timestampFormat"] == "yyyy-MM-dd HH:mm:ss.SSS"
+    assert table.writing["timestampFormat"] == "yyyy-MM-dd HH:mm:ss.SSSSSS"
 
 
 def test_the_avro_schema_is_the_one_that_flink_derives():

@@ -3,7 +3,9 @@
 # Facts (Spark 4.0 to 4.3, CSVOptions, UnivocityGenerator, UnivocityParser): to_csv removes characters up to
 # the space from both ends of a text. An empty text is written as "", which from_csv reads as null, because
 # the text of a null is the empty one. Without a quote character, "" is taken as it is. Bytes are written for
-# people, as [01 02]. Flink writes them in base64 (RowDataToCsvConverters, CsvToRowDataConverters of 1.20).
+# people, as [01 02]. A quote within a quoted field gets a backslash, unless the quote is the escape.
+# Flink and RFC 4180 double it. Flink writes bytes in base64 (RowDataToCsvConverters, CsvToRowDataConverters
+# of 1.20).
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-__all__ = ["has_bad_bytes", "read_csv_value", "reading_settings", "type_in_csv", "write_csv"]
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
+
+__all__ = [
+    "has_bad_bytes",
+    "read_csv_value",
+    "reading_settings",
+    "type_in_csv",
+    "write_csv",
+    "writing_settings",
+]
 
 _READ_AS_NULL: Final = "\ufdd0"
 """The text of an empty field, which is null: a character that Unicode leaves to programs, in no text."""
@@ -22,20 +33,18 @@ _KEEP_SPACE: Final = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSp
 
 
 def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options for ``from_csv``."""
-    return _defaults({"nullValue": _READ_AS_NULL}, given) | {**given}
+    """Return the options by which Spark reads CSV."""
+    return add_defaults({"nullValue": _READ_AS_NULL}, given)
 
 
-def _writing_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options for ``to_csv``."""
-    unquoted = {"emptyValue": ""} if given.get("quote") == "" else {}
-    return _defaults({**_KEEP_SPACE, **unquoted}, given) | {**given}
+def writing_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options by which Spark writes CSV."""
+    unquoted = {"emptyValue": ""} if _quote(given) == "" else {}
+    return add_defaults({**_KEEP_SPACE, **EXACT_TIMES, **unquoted}, given)
 
 
-def _defaults(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that are not given, whatever the case of their names."""
-    names = {name.lower() for name in given}
-    return {name: value for name, value in settings.items() if name.lower() not in names}
+def _quote(given: Mapping[str, str]) -> str:
+    return next((value for name, value in given.items() if name.lower() == "quote"), '"')
 
 
 def type_in_csv(kind: str) -> str:
@@ -64,4 +73,4 @@ def write_csv(values: Mapping[str, Column], kinds: Mapping[str, str], given: Map
         (F.base64(values[name.lower()]) if kind == "BINARY" else values[name.lower()]).alias(name)
         for name, kind in kinds.items()
     ]
-    return F.to_csv(F.struct(*fields), _writing_settings(given))
+    return F.to_csv(F.struct(*fields), writing_settings(given))

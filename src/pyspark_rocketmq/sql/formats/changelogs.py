@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.options import Changelog
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES
 from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Decoded, Fit, quote
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE
 from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
@@ -209,4 +210,4 @@ def encode_change(changelog: Changelog, row: Column, removed: Column, settings: 
             parts = (row.alias("data"), F.when(removed, "delete").otherwise("insert").alias("type"))
         case _:
             assert_never(changelog)
-    return F.to_json(F.struct(*parts), {"ignoreNullFields": "false", **settings})
+    return F.to_json(F.struct(*parts), {**EXACT_TIMES, "ignoreNullFields": "false", **settings})

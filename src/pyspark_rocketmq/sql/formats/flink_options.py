@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark_rocketmq.options import Changelog
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES_OF_SQL
 from pyspark_rocketmq.spark.body_formats import Fit
 from pyspark_rocketmq.sql.statements import TableOption
 
@@ -72,10 +73,7 @@ _FILTERS: Final = frozenset(
 )
 _FITS: Final = {"ignore-parse-errors": Fit.LENIENT, "fail-on-missing-field": Fit.COMPLETE}
 _STANDARDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "SQL": {
-        "timestampFormat": "yyyy-MM-dd HH:mm:ss.SSS",
-        "timestampNTZFormat": "yyyy-MM-dd HH:mm:ss.SSS",
-    },
+    "SQL": EXACT_TIMES_OF_SQL,
     "ISO-8601": {},
 }
 """The formats in which times are written. Spark reads both."""

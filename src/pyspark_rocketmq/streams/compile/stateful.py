@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES
 from pyspark_rocketmq.spark.task_client import spare_collections
 from pyspark_rocketmq.streams.compile.aggregator_columns import Folded, fold_groups
 from pyspark_rocketmq.streams.frame.error_handling import Guard
@@ -59,10 +60,6 @@ EVENT_TIME: Final = "event_time"
 _KEY: Final = "__key"
 _AT: Final = "__at"
 _SIDE: Final = "__side"
-_TIMES: Final = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 
 
 def pack_key(flow: Flow, names: tuple[str, ...]) -> Column:
@@ -70,7 +67,7 @@ def pack_key(flow: Flow, names: tuple[str, ...]) -> Column:
     if not names:
         return F.lit("{}")
     fields = [_without_sign_of_zero(flow, name).alias(name) for name in names]
-    return F.to_json(F.struct(*fields), {"ignoreNullFields": "false", **_TIMES})
+    return F.to_json(F.struct(*fields), {"ignoreNullFields": "false", **EXACT_TIMES})
 
 
 def _without_sign_of_zero(flow: Flow, name: str) -> Column:
@@ -84,7 +81,7 @@ def unpack_key(flow: Flow, names: tuple[str, ...], text: str) -> list[Column]:
     if not names:
         return []
     fields = [StructField(name, flow.type_of(name)) for name in names]
-    parsed = F.from_json(text, StructType(fields), _TIMES)
+    parsed = F.from_json(text, StructType(fields), EXACT_TIMES)
     return [parsed.getField(name).alias(name) for name in names]
 
 
