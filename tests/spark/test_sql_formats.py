@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from tests.support.patient import PATIENCE_MS
 from tests.support.topics import fill
 
@@ -17,7 +19,7 @@ from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.options import BadRecords, BodyFormat, Changelog, TableOptions
 from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Fit, Format, judge
 from pyspark_rocketmq.sql import execute
-from pyspark_rocketmq.sql.formats.changelogs import CHANGE, current_rows, decode_changes
+from pyspark_rocketmq.sql.formats.changelogs import CHANGE, current_rows, decode_changes, encode_change
 from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
 
 COLUMNS = (BodyColumn("id", "INT", nullable=False), BodyColumn("name", "STRING"))
@@ -220,6 +222,32 @@ def test_a_field_that_comes_twice_does_not_fail_the_query(spark: SparkSession, c
         ("-U", None, "a"),
         ("+U", 1, "b"),
     ]
+
+
+@pytest.mark.parametrize("changelog", list(Changelog))
+def test_values_of_changes_come_back_as_they_were(spark: SparkSession, changelog: Changelog) -> None:
+    kinds = {
+        "at": ("TIMESTAMP", "TIMESTAMP '2026-01-31 08:00:00.123456'"),
+        "local": ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ '2026-01-31 08:00:00.000001'"),
+        "price": ("DECIMAL(38,18)", "CAST('12345678901234567890.123456789012345678' AS DECIMAL(38,18))"),
+        "tiny": ("DECIMAL(38,18)", "CAST('0.000000000000000001' AS DECIMAL(38,18))"),
+        "ratio": ("DOUBLE", "CAST('NaN' AS DOUBLE)"),
+        "bytes": ("BINARY", "X'00FF'"),
+        "text": ("STRING", "concat('ö😀', char(0), '\"\\\\')"),
+        "empty": ("STRING", "''"),
+        "prices": (
+            "ARRAY<DECIMAL(38,18)>",
+            "array(CAST('1234567890123.123456789012345678' AS DECIMAL(38,18)))",
+        ),
+        "times": ("ARRAY<TIMESTAMP>", "array(TIMESTAMP '2026-01-31 08:00:00.123456')"),
+    }
+    columns = tuple(BodyColumn(name, kind) for name, (kind, _) in kinds.items())
+    rows = spark.sql("SELECT " + ", ".join(f"{value} AS {name}" for name, (_, value) in kinds.items()))
+    body = encode_change(changelog, F.struct(*rows.columns), F.lit(False), {}).cast("binary")
+    written = rows.select(F.lit(0).alias("queueOffset"), body.alias(BODY))
+    found = changes(written, changelog, columns=columns, policy=BadRecords.FAIL).drop(CHANGE)
+    for name in kinds:  # each alone, as one that fails hides the others
+        assert repr(found.select(name).collect()) == repr(rows.select(name).collect()), name
 
 
 def test_an_update_without_the_old_row_needs_a_key(spark: SparkSession) -> None:

@@ -6,6 +6,9 @@ The column `CHANGE` of a row is a struct of its ``op``, and of its ``position``,
 MaxwellJsonDeserializationSchema): Canal's and Maxwell's ``old`` has only the changed fields, Debezium's
 ``before`` has all, and is missing where a PostgreSQL table has no replica identity. Canal writes all values
 as texts. Kinds are +I, -U, +U and -D: an update is a -U with the old row and a +U with the new one.
+
+# Facts (Spark 4.0 to 4.3, JacksonParser): a number that is read as a STRING was a DOUBLE meanwhile. A VARIANT
+has up to 38 digits.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ ROW_KEY: Final = "__key"
 _ENVELOPE: Final = "__envelope"
 _INDEX: Final = "__index"
 _ONE: Final = "__one"
-_ROW: Final = "MAP<STRING, STRING>"
+_ROW: Final = "MAP<STRING, VARIANT>"
 _NONE: Final = f"CAST(array() AS ARRAY<STRUCT<op: STRING, row: {_ROW}>>)"
 _DEBEZIUM: Final = f"before {_ROW}, after {_ROW}, op STRING"
 _SCHEMAS: Final[Mapping[Changelog, str]] = {
@@ -110,7 +113,7 @@ def decode_changes(
     one = parsed.select("*", F.posexplode(F.coalesce(changes, unknown)).alias(_INDEX, _ONE))
     position = F.struct(F.col("queueOffset"), F.col(_INDEX).alias("index"))
     one = one.withColumn(CHANGE, F.struct(F.col(f"{_ONE}.op").alias("op"), position.alias("position")))
-    texts = [F.col(f"{_ONE}.row").getItem(column.name) for column in columns]
+    texts = [F.col(f"{_ONE}.row").getItem(column.name).cast("string") for column in columns]
     values = [_value(text, column) for text, column in zip(texts, columns, strict=True)]
     bad = F.col(f"{_ONE}.op").isNull()
     for text, value, column in zip(texts, values, columns, strict=True):
