@@ -92,6 +92,22 @@ def test_bytes_that_are_no_text_of_the_charset_are_a_bad_record(
     assert decoded(form, rows, BadRecords.NULL) == [*((text,) for text in good), *((None,) for _ in bad)]
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_files_have_the_values_as_they_were(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    text = f"""
+    SET 'runtimeMode' = 'batch';
+    CREATE TABLE f (id INT, v STRING, at TIMESTAMP(6)) WITH ('connector' = 'filesystem',
+      'path' = '{tmp_path}/files', 'format' = '{form}');
+    INSERT INTO f VALUES (1, ' a ', TIMESTAMP '2026-01-31 08:00:00.123456'), (2, '', NULL), (3, NULL, NULL),
+      (4, 'a"b, c', NULL);
+    SELECT id, v, unix_micros(at) AS at FROM f ORDER BY id"""
+    with execute(spark, text) as job:
+        (found,) = job.results
+        rows = [tuple(row) for row in found.collect()]
+    micros = spark.sql("SELECT unix_micros(TIMESTAMP '2026-01-31 08:00:00.123456')").collect()[0][0]
+    assert rows == [(1, " a ", micros), (2, "", None), (3, None, None), (4, 'a"b, c', None)]
+
+
 # --- changelogs -------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.model.names import suggest_names
 from pyspark_rocketmq.options import CompatibilityWarning, OutputMode
+from pyspark_rocketmq.spark.bodies.csv_rows import reading_settings, writing_settings
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
 from pyspark_rocketmq.spark.body_formats import Fit
 from pyspark_rocketmq.spark.body_formats import quote as quoted_text
 from pyspark_rocketmq.spark.boundary import called_for_batches
@@ -163,6 +165,21 @@ class ConnectorTable:
         return tuple(column for column in self.declared.columns if isinstance(column, PhysicalColumn))
 
     @property
+    def _reading(self) -> Mapping[str, str]:
+        return reading_settings(self.settings) if self.format == "csv" else self.settings
+
+    @property
+    def file_options(self) -> Mapping[str, str]:
+        """The options by which Spark writes its files."""
+        given = {**self.settings, **self.writing}
+        match self.format:
+            case "csv":
+                return writing_settings(given)
+            case "json":
+                return add_defaults(EXACT_TIMES, given)
+        return given
+
+    @property
     def is_readable(self) -> bool:
         """Whether queries can read it."""
         return self.kind in {ConnectorKind.FILESYSTEM, ConnectorKind.JDBC}
@@ -173,10 +190,10 @@ class ConnectorTable:
             return read_database(spark, self.declared, self.options)
         schema = ", ".join(f"{quoted_text(c.name.text)} {c.type}" for c in self._physical)
         if streaming:
-            stream = spark.readStream.format(self.format).options(**self.settings).schema(schema)
+            stream = spark.readStream.format(self.format).options(**self._reading).schema(schema)
             rows = stream.load(self.options["path"])
         else:
-            batch = spark.read.format(self.format).options(**self.settings).schema(schema)
+            batch = spark.read.format(self.format).options(**self._reading).schema(schema)
             rows = batch.load(self.options["path"])
         return mark_watermark(self.declared, add_computed(self.declared, rows))
 
@@ -223,9 +240,7 @@ class ConnectorTarget:
             case ConnectorKind.PRINT:
                 _print_rows(rows, table.options, "+I")
             case ConnectorKind.FILESYSTEM:
-                writer = (
-                    rows.write.format(table.format).options(**table.settings, **table.writing).mode("append")
-                )
+                writer = rows.write.format(table.format).options(**table.file_options).mode("append")
                 writer.partitionBy(*self._partitions()).save(table.options["path"])
             case ConnectorKind.JDBC:
                 row_writer(table.options, table.declared)(rows)
@@ -245,7 +260,7 @@ class ConnectorTarget:
 
                 return writer.foreachBatch(called_for_batches(show)).start()
             case ConnectorKind.FILESYSTEM:
-                writer = writer.format(table.format).options(**table.settings, **table.writing)
+                writer = writer.format(table.format).options(**table.file_options)
                 return writer.partitionBy(*self._partitions()).start(table.options["path"])
             case ConnectorKind.JDBC:
                 write = row_writer(table.options, table.declared)

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.bodies.csv_rows import reading_settings, writing_settings
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
     SinkConnector,
@@ -89,7 +90,7 @@ class FileSource(SourceConnector):
         )
 
     def _csv(self, spark: SparkSession) -> DataFrame:
-        options = {"header": "true", **self.options}
+        options = reading_settings({"header": "true", **self.options})
         if not self.tail:
             reader = spark.read.schema(self.schema) if self.schema else spark.read
             return reader.options(**options).csv(self._existing_path())
@@ -147,14 +148,19 @@ class FileSink(SinkConnector):
 
         def write(df: DataFrame, number: int) -> None:
             target = f"{self.path}/batch={number}" if numbered else self.path
-            df.write.mode("overwrite" if numbered else "append").format(self.format).save(target)
+            writer = df.write.mode("overwrite" if numbered else "append").format(self.format)
+            writer.options(**self._options).save(target)
 
         return write
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
         """Start a query with this as its only sink."""
         del plan, checkpoint
-        return writer.format(self.format).start(self.path)
+        return writer.format(self.format).options(**self._options).start(self.path)
+
+    @property
+    def _options(self) -> Mapping[str, str]:
+        return writing_settings({}) if self.kind == "csv" else {}
 
 
 def _place(path: str) -> str:
