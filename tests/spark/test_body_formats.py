@@ -51,6 +51,30 @@ def test_rows_of_csv_come_back_as_they_were(spark):
     assert unquoted.collect() == [(",1",)]
 
 
+def test_quotes_in_csv_are_doubled_as_in_flink(spark, messages):
+    rows = spark.sql("SELECT 'a\"b' v, 'c\\\\' w, 1 id")
+    for options, body in (
+        ({}, '"a""b",c\\,1'),
+        ({"escape": "\\"}, '"a\\"b",c\\,1'),
+        ({"quote": "'"}, 'a"b,c\\,1'),
+    ):
+        written = to_rocketmq(rows, "csv", **options)
+        assert written.collect() == [(body,)], options
+        found = from_rocketmq(written, "csv", schema="v STRING, w STRING, id INT", **options)
+        assert found.collect() == rows.collect()
+    found = from_rocketmq(messages(b'"it""s, ""x""","",1'), "csv", schema="v STRING, w STRING, id INT")
+    assert found.collect() == [('it"s, "x"', "", 1)]
+    apostrophes = from_rocketmq(messages(b"'it''s',1"), "csv", schema="v STRING, id INT", quote="'")
+    assert apostrophes.collect() == [("it's", 1)]
+
+
+def test_the_end_of_a_line_is_no_part_of_a_row_of_csv(spark, messages):
+    df = messages(b"1,a\r\n", b"2,b\n", b'3,"c\n"\n', b'4,"d\r\n"', b"5,e")
+    found = from_rocketmq(df, "csv", schema="id INT, v STRING").collect()
+    assert found == [(1, "a"), (2, "b"), (3, "c\n"), (4, "d\r\n"), (5, "e")]
+    assert from_rocketmq(messages(b"a,1\r\n"), "csv", schema="v STRING, id INT").collect() == [("a", 1)]
+
+
 @pytest.mark.parametrize("kind", ["json", "csv"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris"])  # whose offset was 9 minutes and 21 seconds once
 def test_times_come_back_as_they_were(spark, kind, zone):

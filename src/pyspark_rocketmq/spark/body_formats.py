@@ -22,6 +22,7 @@ from pyspark_rocketmq.spark.bodies.csv_rows import (
     read_csv_value,
     reading_settings,
     type_in_csv,
+    without_line_end,
     write_csv,
 )
 from pyspark_rocketmq.spark.bodies.texts import decode_text, delimiter_pattern, join_fields
@@ -179,7 +180,9 @@ class Format:
         given = reading_settings(self.settings) if is_csv else self.settings
         settings = {**given, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         parse = F.from_csv if is_csv else F.from_json
-        row = parse(F.col(BODY).cast("string"), f"{schema}, {_CORRUPT} STRING", settings)
+        body = F.col(BODY).cast("string")
+        text = without_line_end(body, self.settings) if is_csv else body
+        row = parse(text, f"{schema}, {_CORRUPT} STRING", settings)
         return self._of_struct(rows, row, self._is_bad_text)
 
     def _is_bad_text(self, parsed: Column) -> Column:

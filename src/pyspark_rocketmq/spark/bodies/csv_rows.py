@@ -22,6 +22,7 @@ __all__ = [
     "read_csv_value",
     "reading_settings",
     "type_in_csv",
+    "without_line_end",
     "write_csv",
     "writing_settings",
 ]
@@ -34,17 +35,28 @@ _KEEP_SPACE: Final = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSp
 
 def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
     """Return the options by which Spark reads CSV."""
-    return add_defaults({"nullValue": _READ_AS_NULL}, given)
+    return add_defaults({"nullValue": _READ_AS_NULL, **_doubled_quotes(given)}, given)
 
 
 def writing_settings(given: Mapping[str, str]) -> dict[str, str]:
     """Return the options by which Spark writes CSV."""
     unquoted = {"emptyValue": ""} if _quote(given) == "" else {}
-    return add_defaults({**_KEEP_SPACE, **EXACT_TIMES, **unquoted}, given)
+    return add_defaults({**_KEEP_SPACE, **EXACT_TIMES, **unquoted, **_doubled_quotes(given)}, given)
+
+
+def _doubled_quotes(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the option by which a quote in a quoted field is written twice."""
+    quote = _quote(given)
+    return {"escape": quote} if quote else {}
 
 
 def _quote(given: Mapping[str, str]) -> str:
     return next((value for name, value in given.items() if name.lower() == "quote"), '"')
+
+
+def without_line_end(body: Column, given: Mapping[str, str]) -> Column:
+    """Return a row without the end of its line, which is part of a field only within quotes."""
+    return F.regexp_replace(body, r"(?<=[^\r\n])\r?\n\z", "") if _quote(given) else body
 
 
 def type_in_csv(kind: str) -> str:
