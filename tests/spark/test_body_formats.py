@@ -75,6 +75,15 @@ def test_the_end_of_a_line_is_no_part_of_a_row_of_csv(spark, messages):
     assert from_rocketmq(messages(b"a,1\r\n"), "csv", schema="v STRING, id INT").collect() == [("a", 1)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"), [("json", b'{"id": 1, "v": "%b"}'), ("csv", b"1,%b"), ("delimited", b"1\x01%b")]
+)
+def test_what_is_not_utf_8_is_a_bad_record(messages, kind, body):
+    df = messages(body % "ö".encode(), body % "ö".encode("latin-1"))
+    found = from_rocketmq(df, kind, schema="id INT, v STRING", badRecords="drop").collect()
+    assert found == [(1, "ö")]
+
+
 @pytest.mark.parametrize("kind", ["json", "csv"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris"])  # whose offset was 9 minutes and 21 seconds once
 def test_times_come_back_as_they_were(spark, kind, zone):

@@ -227,6 +227,12 @@ def test_what_is_no_change_is_a_bad_record(spark: SparkSession, body: str) -> No
         changes(rows, Changelog.DEBEZIUM, policy=BadRecords.FAIL).collect()
 
 
+def test_a_change_that_is_not_utf_8_is_a_bad_record(spark: SparkSession) -> None:
+    good = json.dumps({"data": {"id": 1, "name": "ö"}, "type": "insert"}, ensure_ascii=False)
+    rows = bodies(spark, good, good.encode("latin-1"))
+    assert ops(changes(rows, Changelog.MAXWELL)) == [("+I", 1, "ö")]
+
+
 @pytest.mark.parametrize("changelog", [Changelog.CANAL, Changelog.MAXWELL])
 def test_a_field_that_comes_twice_does_not_fail_the_query(spark: SparkSession, changelog: Changelog) -> None:
     row, old = '{"id":"1","name":"b","name":"b"}', '{"name":"a","id":null,"name":"a"}'

@@ -183,7 +183,7 @@ class Format:
         body = F.col(BODY).cast("string")
         text = without_line_end(body, self.settings) if is_csv else body
         row = parse(text, f"{schema}, {_CORRUPT} STRING", settings)
-        return self._of_struct(rows, row, self._is_bad_text)
+        return self._of_struct(rows, row, lambda parsed: ~F.is_valid_utf8(body) | self._is_bad_text(parsed))
 
     def _is_bad_text(self, parsed: Column) -> Column:
         corrupt = parsed[_CORRUPT].isNotNull()
@@ -253,7 +253,8 @@ class Format:
         found = self._cast(parsed, texts)
         wrong_count = self._is_wrong_count(F.size(fields))
         assert found.bad is not None
-        return Decoded(parsed, found.columns, (F.col(_LINE).isNotNull() & wrong_count) | found.bad)
+        wrong = ~F.is_valid_utf8(body) | wrong_count
+        return Decoded(parsed, found.columns, (F.col(_LINE).isNotNull() & wrong) | found.bad)
 
     def _is_wrong_count(self, count: Column) -> Column:
         match self.options.field_count:

@@ -115,7 +115,7 @@ def decode_changes(
     one = one.withColumn(CHANGE, F.struct(F.col(f"{_ONE}.op").alias("op"), position.alias("position")))
     texts = [F.col(f"{_ONE}.row").getItem(column.name).cast("string") for column in columns]
     values = [_value(text, column) for text, column in zip(texts, columns, strict=True)]
-    bad = F.col(f"{_ONE}.op").isNull()
+    bad = F.col(f"{_ONE}.op").isNull() | ~F.is_valid_utf8(body)
     for text, value, column in zip(texts, values, columns, strict=True):
         if given.fit is not Fit.LENIENT:
             bad = bad | (text.isNotNull() & value.isNull())
