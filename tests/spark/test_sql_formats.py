@@ -21,6 +21,9 @@ from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Fit, Format, j
 from pyspark_rocketmq.sql import execute
 from pyspark_rocketmq.sql.formats.changelogs import CHANGE, current_rows, decode_changes, encode_change
 from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
+from pyspark_rocketmq.sql.parse import parse_statements
+from pyspark_rocketmq.sql.statements import CreateTable
+from pyspark_rocketmq.sql.tables import Table
 
 COLUMNS = (BodyColumn("id", "INT", nullable=False), BodyColumn("name", "STRING"))
 OPTIONS = TableOptions()
@@ -106,6 +109,24 @@ def test_files_have_the_values_as_they_were(spark: SparkSession, tmp_path: Path,
         rows = [tuple(row) for row in found.collect()]
     micros = spark.sql("SELECT unix_micros(TIMESTAMP '2026-01-31 08:00:00.123456')").collect()[0][0]
     assert rows == [(1, " a ", micros), (2, "", None), (3, None, None), (4, 'a"b, c', None)]
+
+
+@pytest.mark.parametrize("values", ["'x', 'y z'", "'x', CAST(NULL AS STRING)", "'', 'y'"])
+def test_keys_that_spaces_would_not_divide_again_are_refused(spark: SparkSession, values: str) -> None:
+    text = """CREATE TABLE t (a STRING, b STRING, c INT) WITH ('connector' = 'rocketmq', 'topic' = 't',
+      'nameServer' = '127.0.0.1:1', 'keyColumns' = 'a,b', 'writeKeysToBody' = '{}')"""
+
+    def keys(in_body: str, values: str) -> list[Any]:
+        (declared,) = parse_statements(text.format(in_body))
+        assert isinstance(declared, CreateTable)
+        table = Table.of(declared, default_format=BodyFormat.JSON)
+        rows = spark.sql(f"SELECT {values}, 1")
+        return [row.keys for row in table.messages(rows, table.writable((), declared.position)).collect()]
+
+    assert keys("false", "'x', 'y'") == ["x y"]
+    assert keys("true", values)
+    with pytest.raises(PySparkException, match="written to the message's keys only, which spaces separate"):
+        keys("false", values)
 
 
 # --- changelogs -------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from pyspark_rocketmq.sql.formats.table_formats import (
     TAG,
     columns_outside,
     infer_table_columns,
+    join_keys,
     message_options,
     table_format,
 )
@@ -352,8 +353,7 @@ class Table:
             values = {name: v if name in key else F.when(~is_removal(), v) for name, v in values.items()}
         parts = self._encode(rows, values)
         if self.options.key_columns:
-            keys = [values[key.lower()].cast("string") for key in self.options.key_columns]
-            parts["keys"] = F.concat_ws(" ", *keys)
+            parts["keys"] = join_keys(values, self.options)
         if self.options.tag_column is not None:
             parts["tags"] = values[self.options.tag_column.lower()].cast("string")
         for column in columns:

@@ -18,7 +18,7 @@ from pyspark_rocketmq.sql.flink.table_options import SortedOptions
 from pyspark_rocketmq.sql.formats.avro_schemas import derive_avro_schema
 from pyspark_rocketmq.sql.statements import CreateTable, Name, PhysicalColumn, TableOption
 
-__all__ = ["TAG", "columns_outside", "infer_table_columns", "message_options", "table_format"]
+__all__ = ["TAG", "columns_outside", "infer_table_columns", "join_keys", "message_options", "table_format"]
 
 TAG: Final = "__tag"
 """The name of a message's tag while its columns are created."""
@@ -74,6 +74,30 @@ def columns_outside(declared: CreateTable, options: TableOptions) -> Mapping[str
         for column in declared.columns
         if isinstance(column, PhysicalColumn) and column.name.key in texts
     }
+
+
+def join_keys(values: Mapping[str, Column], options: TableOptions) -> Column:
+    """Return the keys of messages. Columns that are only there must be one word each, or the query fails.
+
+    Parameters
+    ----------
+    values : mapping of str to Column
+        The value of each column, by its name in lower case.
+    options : TableOptions
+    """
+    texts = [values[name.lower()].cast("string") for name in options.key_columns]
+    if len(texts) > 1 and not options.write_keys_to_body:
+        texts = [_require_word(text, name) for text, name in zip(texts, options.key_columns, strict=True)]
+    return F.concat_ws(" ", *texts)
+
+
+def _require_word(text: Column, name: str) -> Column:
+    torn = F.coalesce((text == "") | F.contains(text, F.lit(" ")), F.lit(True))
+    message = (
+        f"column {name} is NULL, empty or has a space, but is written to the message's keys only, which "
+        "spaces separate: set writeKeysToBody=true"
+    )
+    return F.when(torn, F.raise_error(F.lit(message)).cast("string")).otherwise(text)
 
 
 def table_format(
