@@ -25,7 +25,8 @@ from pyspark_rocketmq.client import (
     PushConsumer,
     PushOptions,
 )
-from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
 from pyspark_rocketmq.planning.assign import AllocateStrategy, allocate

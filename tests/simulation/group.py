@@ -14,8 +14,9 @@ from tests.simulation.scheduler import Process, SimulatedClock
 from tests.simulation.stage import Stage
 
 from pyspark_rocketmq.client import PushConsumer
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, ConsumeResult, PushOptions
-from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.dstream.receiver.block import BlockReading, block_elements, count_records, encode_runs
 from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector
 from pyspark_rocketmq.errors import RocketMQError

@@ -17,6 +17,7 @@ from typing import Final
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.groups.push_decoding import PushDecoder
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.threads import Event, Worker
@@ -28,9 +29,8 @@ from pyspark_rocketmq.client.requests import PullAnswer
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange, PullStatus
 from pyspark_rocketmq.planning.offset_tracker import InFlight
-from pyspark_rocketmq.record.decode.rows import Chunk
 
-__all__ = ["Deliver", "PulledRun", "QueueWorker", "TakeRun"]
+__all__ = ["Deliver", "QueueWorker", "TakeRun"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -39,7 +39,6 @@ _SEND_BACK_RETRY_S: Final = 5.0
 _POLL_S: Final = 0.05
 _LOCK_VALID_S: Final = 30.0
 _SUSPEND_LAG_MS: Final = 5_000
-_FOREVER: Final = (1 << 63) - 1
 _LAG_IN_PULLS: Final = 4
 """A lag of this number of full pulls is read with several pulls in flight; only by `TakeRun`."""
 _PULLS_IN_FLIGHT: Final = 8
@@ -50,37 +49,8 @@ Deliver = Callable[["QueueWorker", Sequence[Message]], None]
 """Takes the messages of one pull, in order; may return before they are finished."""
 
 
-@dataclass(frozen=True, slots=True)
-class PulledRun:
-    """The undecoded records of one pull: no object per message is created.
-
-    Parameters
-    ----------
-    queue : MessageQueue
-    from_offset : int
-        The requested offset. It identifies the run for `QueueWorker.finish_run`.
-    offset_delta : int
-        See `Chunk`.
-    records : bytes or memoryview
-    until_offset : int
-        Records from this offset on belong to another run.
-    """
-
-    queue: MessageQueue
-    from_offset: int
-    offset_delta: int
-    records: bytes | memoryview
-    until_offset: int = _FOREVER
-
-    def chunk(self, buffer: memoryview | None = None, start: int = 0) -> Chunk:
-        """Return the records as the decoder's input; ``buffer`` contains them at ``start``."""
-        data = memoryview(self.records) if buffer is None else buffer
-        end = start + len(self.records)
-        return Chunk(data, start, end, self.from_offset, self.until_offset, self.offset_delta)
-
-
 TakeRun = Callable[["QueueWorker", PulledRun], None]
-"""Takes the records of a pull instead of `Deliver`, and calls `QueueWorker.finish_run` at any time."""
+"""Takes the records of a pull instead of `Deliver`; later calls `QueueWorker.finish_run` or `give_up`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +106,7 @@ class QueueWorker:
         self._decoder = PushDecoder(client, group, queue, selector, options)
         self._next = position
         self._in_flight = InFlight(position)
+        self._given_up: set[int] = set()
         self._state = client.host.condition()
         self._stopped = Event(client.host)
         self._dropped = False
@@ -187,6 +158,11 @@ class QueueWorker:
     def finish_run(self, run: PulledRun) -> None:
         """Record that all messages of a pull are finished."""
         self._finish([run.from_offset])
+
+    def give_up(self, run: PulledRun) -> None:
+        """Record that a pull is not in work and stays unfinished: the queue's next owner gets it."""
+        with self._state:
+            self._given_up.add(run.from_offset)
 
     def _finish(self, offsets: Iterable[int]) -> None:
         with self._state:
@@ -264,7 +240,7 @@ class QueueWorker:
     def idle(self) -> bool:
         """Whether no ordered call runs: the queue may be unlocked for the next owner."""
         with self._state:
-            runs = len(self._in_flight) if self._take_run is not None else 0
+            runs = len(self._in_flight) - len(self._given_up) if self._take_run is not None else 0
         return not runs and not self._calling
 
     def record_lock(self, *, held: bool, asked_at: float) -> None:
@@ -274,16 +250,17 @@ class QueueWorker:
         """
         self._locked_until = asked_at + _LOCK_VALID_S if held else 0.0
 
-    def call_in_order(self, call: Callable[[], None]) -> None:
-        """Call a function while the queue's lock is valid, unless the worker is stopped first."""
+    def call_in_order(self, call: Callable[[], None]) -> bool:
+        """Call a function while the queue's lock is valid; return False if the worker is stopped first."""
         with self._turn:
             self._calling = True
             try:
                 while not self.stopped:
                     if self._options.broadcasting or self._client.clock.monotonic() < self._locked_until:
                         call()
-                        return
+                        return True
                     self.pause(_POLL_S)
+                return False
             finally:
                 self._calling = False
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import cloudpickle
 
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.groups.push_delivery import with_original_topic
-from pyspark_rocketmq.client.groups.push_worker import PulledRun
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, decode_batches
 from pyspark_rocketmq.errors import CorruptMessageError, OptionError
 from pyspark_rocketmq.model import Message, MessageQueue

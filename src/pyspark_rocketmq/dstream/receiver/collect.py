@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark_rocketmq.client.clock import Clock
-from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 
 __all__ = ["Collected", "Collector", "Given", "InTurn", "RateLimiter"]
 

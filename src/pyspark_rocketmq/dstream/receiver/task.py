@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, Final
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.groups.push_consumer import PushConsumer
-from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.net.receive_buffer import MAX_FRAME_BYTES
 from pyspark_rocketmq.dstream.receiver.block import (
     count_records,
@@ -265,6 +266,7 @@ class ReceiverTask:
         try:
             self._hand_on(worker, run)
         except RocketMQError as error:
+            worker.give_up(run)
             self.ask_to_restart("messages could not be handed on", error)
 
     def _hand_on(self, worker: QueueWorker, run: PulledRun) -> None:
@@ -272,16 +274,19 @@ class ReceiverTask:
         turn = self._limiter.reserve(messages)
         while (wait_s := self._limiter.wait_s(turn)) > 0:
             if worker.pause(min(wait_s, _RATE_LOOK_S)):
+                worker.give_up(run)
                 return
         ordered = self._options.ordered
         if not self._receiver.makes_objects:
             collected = Collected(worker, run, messages)
-            if ordered:
-                worker.call_in_order(lambda: self._collector.add(collected))
-            else:
+            if not ordered:
                 self._collector.add(collected)
+            elif not worker.call_in_order(lambda: self._collector.add(collected)):
+                worker.give_up(run)
         elif ordered:
-            worker.call_in_order(lambda: self._deserialize(worker, run, messages, self._collector.add))
+            deserialize = partial(self._deserialize, worker, run, messages, self._collector.add)
+            if not worker.call_in_order(deserialize):
+                worker.give_up(run)
         else:
             hand_on = partial(self._in_turn.leave, worker, self._in_turn.enter(worker))
             try:
@@ -325,9 +330,11 @@ class ReceiverTask:
                 objects += made
                 skipped += not made
                 break
-        if not worker.stopped:
-            self._skipped += skipped
-            hand_on(Collected(worker, run, messages, tuple(objects)))
+        if worker.stopped:
+            worker.give_up(run)
+            return
+        self._skipped += skipped
+        hand_on(Collected(worker, run, messages, tuple(objects)))
 
     def _made_of(self, body: bytes) -> Sequence[Any]:
         """Return the elements of a message: those that ``deserialize`` stored, then those it returned."""

@@ -9,8 +9,9 @@ import pytest
 from tests.support.lockstep import MASTER, SLAVE, Answer, LockstepClient
 
 from pyspark_rocketmq.client.groups import push_worker
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.groups.push_options import PushOptions
-from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import BrokerError, ConnectError, RocketMQError, ServiceNotAvailableError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector, OffsetRange

@@ -9,9 +9,10 @@ import pytest
 from tests.support.clocks import FakeClock
 from tests.support.threads import NO_THREAD, HostWithoutThreads
 
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.groups.push_delivery import Delivery
 from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
-from pyspark_rocketmq.client.groups.push_worker import PulledRun, QueueWorker
+from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.groups.threads import Pool
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
@@ -219,6 +220,25 @@ def test_a_queue_is_idle_when_no_run_of_it_is_in_work(runs: bool):
     assert world.worker.idle is not runs
     world.worker.finish_run(PulledRun(QUEUE, 0, 0, b""))
     assert world.worker.idle
+
+
+def test_a_queue_with_a_run_that_was_given_up_is_idle_and_begins_with_it_at_its_next_owner():
+    world = World(runs=True)
+    world.worker._in_flight.add([(0, 0), (3, 0)], next_offset=6)
+    world.worker.give_up(PulledRun(QUEUE, 0, 0, b""))
+    assert not world.worker.idle, "the other one is in work"
+    world.worker.finish_run(PulledRun(QUEUE, 3, 0, b""))
+    assert (world.worker.idle, world.worker.position) == (True, 0)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_who_calls_in_order_is_told_whether_it_was_called(locked: bool):
+    world, calls = World(), list[int]()
+    world.worker.record_lock(held=locked, asked_at=world.worker._client.clock.monotonic())
+    if not locked:
+        world.worker.stop()
+    assert world.worker.call_in_order(lambda: calls.append(1)) is locked
+    assert len(calls) == locked
 
 
 @pytest.mark.parametrize("stopped", [False, True])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_rocketmq.client.groups.push_worker import PulledRun
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions
 from pyspark_rocketmq.dstream.receiver.block import (
     BlockReading,

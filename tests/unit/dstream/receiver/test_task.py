@@ -12,24 +12,21 @@ from dataclasses import replace
 
 import pytest
 from tests.support.clocks import FakeClock
+from tests.support.receiver_driver import SECRET, ReceiverDriver
 from tests.support.wait import eventually
 
+from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere
-from pyspark_rocketmq.client.groups.push_worker import PulledRun
 from pyspark_rocketmq.dstream.compat import RocketMQConfig
 from pyspark_rocketmq.dstream.receiver.block import block_elements
 from pyspark_rocketmq.dstream.receiver.collect import Collected, Collector, InTurn, RateLimiter
 from pyspark_rocketmq.dstream.receiver.group_options import push_options
 from pyspark_rocketmq.dstream.receiver.link import (
-    FRAME,
-    HELLO_SIZE,
-    REPLY,
     FrameKind,
     Link,
     ReceiverSpec,
     Reply,
     ReplyStatus,
-    proof,
 )
 from pyspark_rocketmq.dstream.receiver.receivers import (
     ReliableRocketMQReceiver,
@@ -46,7 +43,6 @@ from pyspark_rocketmq.record.message import encode_message
 
 NAMES = {"nameServer": "127.0.0.1:1"}
 QUEUE = MessageQueue("orders", "broker-a", 0)
-SECRET = b"s" * 32
 
 
 class Worker:
@@ -56,6 +52,7 @@ class Worker:
         self.stopped = False
         self.finished: list[int] = []
         self.came_again: list[int] = []
+        self.given_up: list[int] = []
         self.queue = QUEUE
 
     def finish_run(self, run: PulledRun) -> None:
@@ -68,50 +65,12 @@ class Worker:
         del seconds
         return self.stopped
 
-    def call_in_order(self, call: Callable[[], None]) -> None:
+    def call_in_order(self, call: Callable[[], None]) -> bool:
         call()
+        return True
 
-
-class Driver:
-    """The driver's end: takes frames, and answers as the test says."""
-
-    def __init__(self) -> None:
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.spec = ReceiverSpec(0, "127.0.0.1", self._server.getsockname()[1], SECRET, 20)
-        self.frames: list[tuple[int, int, bytes]] = []
-        self.blocks: list[bytes] = []
-        self.refuse = 0
-        self.stop = False
-        self.known = False
-        self.rate = -1.0
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        connection, _ = self._server.accept()
-        with connection, self._server:
-            connection.sendall(b"n" * 16)
-            hello = self._receive(connection, HELLO_SIZE)
-            self.known = hello[4:] == proof(SECRET, b"n" * 16, 0)
-            while head := self._receive(connection, FRAME.size):
-                kind, length, messages, skipped = FRAME.unpack(head)
-                payload = self._receive(connection, length)
-                self.frames.append((kind, messages, payload if kind != FrameKind.BLOCK else b""))
-                self.skipped = skipped
-                status = ReplyStatus.STOP if self.stop else ReplyStatus.STORED
-                if kind == FrameKind.BLOCK:
-                    status = ReplyStatus.REFUSED if self.refuse > 0 else ReplyStatus.STORED
-                    self.refuse -= 1
-                    if status is ReplyStatus.STORED:
-                        self.blocks.append(payload)
-                connection.sendall(REPLY.pack(status, self.rate))
-
-    @staticmethod
-    def _receive(connection: socket.socket, size: int) -> bytes:
-        data = b""
-        while len(data) < size and (more := connection.recv(size - len(data))):
-            data += more
-        return data
+    def give_up(self, run: PulledRun) -> None:
+        self.given_up.append(run.from_offset)
 
 
 class Fed(RocketMQReceiver):
@@ -143,8 +102,8 @@ def running():
     """``running(receiver)``: a task in a thread, and its driver; stopped at the end."""
     started = []
 
-    def start(receiver: RocketMQReceiver) -> tuple[ReceiverTask, Driver]:
-        driver = Driver()
+    def start(receiver: RocketMQReceiver) -> tuple[ReceiverTask, ReceiverDriver]:
+        driver = ReceiverDriver()
         task = ReceiverTask(receiver, receiver.parsed(), driver.spec, restart_delay_s=0.01)
         thread = threading.Thread(target=task.run, daemon=True)
         thread.start()
@@ -283,7 +242,7 @@ def test_what_is_too_large_for_a_block_is_stored_in_several(running, monkeypatch
     assert b"more than the 250 of a block" in reason
 
 
-def elements_of(driver: Driver) -> list[object]:
+def elements_of(driver: ReceiverDriver) -> list[object]:
     return [made for block in driver.blocks for made in block_elements(block)]
 
 
