@@ -84,6 +84,16 @@ def test_a_block_is_where_its_level_says_until_it_is_forgotten(sc, open_store, l
     eventually(lambda: kept(sc, number) == [], what="what no batch took to go")
 
 
+def test_a_batch_that_gets_no_blocks_has_those_that_it_had(sc, open_store):
+    store = open_store(next(NUMBERS), "MEMORY_ONLY")
+    put(store, b"one")
+    assert store.batch(1_000, allocate=False).blocks == 0
+    assert found(store, 2_000) == [b"one"]
+    put(store, b"two")
+    assert store.batch(2_000, allocate=False).blocks == 1
+    assert found(store, 3_000) == [b"two"]
+
+
 def test_nothing_is_kept_of_batches_that_are_forgotten(sc, open_store):
     """Spark's tracker has an object for each block: five a second and receiver, for weeks."""
     store = open_store(next(NUMBERS), "MEMORY_ONLY")

@@ -128,13 +128,15 @@ class BlockStore:
         )
         return bool(self._tracker.addBlock(info))
 
-    def batch(self, time_ms: int, joined: Iterable[int] = ()) -> StoredBatch:
+    def batch(self, time_ms: int, joined: Iterable[int] = (), *, allocate: bool = True) -> StoredBatch:
         """Return the batch of a time: the blocks since the previous one. A repeated call returns the same.
 
-        Before them come the blocks of the batches of the times in ``joined``.
+        Before them come the blocks of the batches of the times in ``joined``. Without ``allocate``, the batch
+        has the blocks that it had before, if any.
         """
         times = [self._jvm.org.apache.spark.streaming.Time(each) for each in (*joined, time_ms)]
-        self._tracker.allocateBlocksToBatch(times[-1])
+        if allocate:
+            self._tracker.allocateBlocksToBatch(times[-1])
         found = [self._tracker.getBlocksOfBatchAndStream(time, self._stream_id) for time in times]
         infos = [info for each in found for info in elements_of_seq(self._sc, each)]
         messages = sum(int(count.get()) for info in infos if not (count := info.numRecords()).isEmpty())

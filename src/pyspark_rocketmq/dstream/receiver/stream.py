@@ -148,10 +148,11 @@ class _Run(StreamingListener):
             raise self._server.failure
         if unrun := self._take_unrun(time_ms):
             self._maker.joined[time_ms] = unrun
-        stored = self._store.batch(time_ms, self._maker.joined.get(time_ms, ()))
+        done = is_done(self._context, time_ms)  # only windows ask for it: its outputs do not run again
+        stored = self._store.batch(time_ms, self._maker.joined.get(time_ms, ()), allocate=not done)
         made = ReceivedRDD(stored, reading_of(self._maker.receiver.parsed()))
         self._made[time_ms] = made
-        if is_done(self._context, time_ms) or not has_job(self._sc, self._outputs, time_ms):
+        if done or not has_job(self._sc, self._outputs, time_ms):
             self._finished.add(time_ms)  # it is part of later windows only, which are remembered longer
         keep_live(made)
         about = f"{stored.blocks} blocks of {self.receivers} receivers"

@@ -41,9 +41,11 @@ class Store:
     """Blocks that are remembered by the times of their batches."""
 
     forgotten_before = 0
+    waiting = 0
 
-    def batch(self, time_ms: int, joined: Iterable[int]) -> SimpleNamespace:
-        return SimpleNamespace(messages=1, blocks=1, times=[*joined, time_ms])
+    def batch(self, time_ms: int, joined: Iterable[int], *, allocate: bool) -> SimpleNamespace:
+        taken, self.waiting = (self.waiting, 0) if allocate else (0, self.waiting)
+        return SimpleNamespace(messages=taken, blocks=1, times=[*joined, time_ms])
 
     def forget(self, before_ms: int) -> None:
         self.forgotten_before = before_ms
@@ -115,6 +117,14 @@ def test_a_recovered_stream_drops_the_older_blocks_of_its_windows(monkeypatch: p
     world.finish(3000)
     world.finish(4000)
     assert world.finish(5000) == 5000 - REMEMBER_MS
+
+
+def test_blocks_that_arrive_during_a_recovery_are_part_of_a_batch_that_runs(monkeypatch: pytest.MonkeyPatch):
+    """Spark asks for the batches of a window that were done before: their outputs do not run again."""
+    world = World(monkeypatch, recovered_ms=3000)
+    world.run.batch(1000)
+    world.store.waiting = 5
+    assert [world.run.batch(time_ms).received for time_ms in (2000, 3000, 4000)] == [0, 5, 0]
 
 
 def test_blocks_of_a_batch_that_was_never_run_are_part_of_the_next_one(monkeypatch: pytest.MonkeyPatch):
