@@ -34,7 +34,7 @@ class RateLimiter:
         self._clock = clock
         self._lock = threading.Lock()
         self._rate: float | None = None
-        self._reserved = 0
+        self._reserved = 0.0
         self._passed = 0.0
         self._passed_at = clock.monotonic()
 
@@ -49,7 +49,7 @@ class RateLimiter:
             self._advance()
             self._rate = rate
 
-    def reserve(self, count: int) -> int:
+    def reserve(self, count: int) -> float:
         """Return the turn of that many messages; see `wait_s`."""
         with self._lock:
             self._advance()
@@ -57,12 +57,18 @@ class RateLimiter:
             self._reserved += count
             return turn
 
-    def wait_s(self, turn: int) -> float:
+    def wait_s(self, turn: float) -> float:
         """Return how many seconds are left to wait for a turn, at the rate of now."""
         with self._lock:
             self._advance()
             left = turn - self._passed
             return 0.0 if self._rate is None or left < _PART_OF_ONE else left / self._rate
+
+    def clear(self) -> None:
+        """Forget the turns that wait: their messages were dropped."""
+        with self._lock:
+            self._advance()
+            self._reserved = self._passed
 
     def _advance(self) -> None:
         """Let pass what may have passed by now. Requires the lock."""

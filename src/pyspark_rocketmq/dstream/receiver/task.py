@@ -167,6 +167,7 @@ class ReceiverTask:
     def _start(self) -> None:
         self._in_turn.clear()
         self._collector.clear()
+        self._limiter.clear()
         self._starts += 1
         self._storing = True
         self.stopped = False
@@ -276,17 +277,15 @@ class ReceiverTask:
             if worker.pause(min(wait_s, _RATE_LOOK_S)):
                 worker.give_up(run)
                 return
-        ordered = self._options.ordered
-        if not self._receiver.makes_objects:
-            collected = Collected(worker, run, messages)
-            if not ordered:
-                self._collector.add(collected)
-            elif not worker.call_in_order(lambda: self._collector.add(collected)):
+        add, makes_objects = self._collector.add, self._receiver.makes_objects
+        step = partial(self._deserialize, worker, run, messages, add)
+        if not makes_objects:
+            step = partial(add, Collected(worker, run, messages))
+        if self._options.ordered:
+            if not worker.call_in_order(step):
                 worker.give_up(run)
-        elif ordered:
-            deserialize = partial(self._deserialize, worker, run, messages, self._collector.add)
-            if not worker.call_in_order(deserialize):
-                worker.give_up(run)
+        elif not makes_objects:
+            step()
         else:
             hand_on = partial(self._in_turn.leave, worker, self._in_turn.enter(worker))
             try:

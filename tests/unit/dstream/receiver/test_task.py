@@ -563,6 +563,17 @@ def test_a_queue_that_waits_for_its_turn_has_it_sooner_when_the_rate_rises(waiti
     assert clock.monotonic() - begin == pytest.approx(1 + (32 * waiting - 1) / 1_000)
 
 
+def test_a_receiver_that_restarts_does_not_wait_for_the_turns_of_what_it_dropped(running):
+    receiver = Fed(None, "orders", "g", options=NAMES)
+    task, driver = running(receiver)
+    driver.rate = 100.0
+    eventually(lambda: task._limiter.rate == 100.0, what="the rate")
+    task._limiter.reserve(1_000_000)  # of queues whose pulls wait
+    receiver.restart("again")
+    eventually(lambda: receiver.started == 2, what="the restart")
+    assert task._limiter.wait_s(task._limiter.reserve(32)) < 1.0
+
+
 def test_blocks_are_cut_and_the_oldest_comes_first():
     collector, worker = Collector(), Worker()
     for number in range(3):
