@@ -47,6 +47,7 @@ _NEGATED: Final = (
 """A value whose order is reversed. A text is its negative code points, and a number above them at its end.
 
 Of a DOUBLE or DECIMAL it is only whether it is NULL or NaN: `_NEGATED_FRACTION` is compared then.
+Spark negates the first 34 digits of a DECIMAL.
 """
 
 _OF_FRACTION: Final = "CASE WHEN typeof(_1) LIKE 'decimal%' THEN typeof(_1) ELSE 'double' END"

@@ -56,7 +56,7 @@ AGGREGATE_FORMS: Final[Mapping[str, Function]] = {
         ("CAST(AVG(CASE a WHEN 1 THEN 1 ELSE 2 END) AS DOUBLE)", 1.0),
         ("CAST(AVG(DISTINCT CASE a WHEN 1 THEN 1 ELSE 4 END) AS DOUBLE)", 2.0),
         ("CAST(AVG(CAST(CASE a WHEN 1 THEN 1 ELSE 2 END AS DECIMAL(10, 0))) AS STRING)", "1.666667"),
-        ("CAST(AVG(CAST(a AS DECIMAL(20, 8))) * 2 AS STRING)", "4.00000000"),
+        ("CAST(AVG(CAST(a AS DECIMAL(20, 8))) AS STRING)", "2.00000000"),
         ("CAST(AVG(DISTINCT CAST(a AS DECIMAL(10, 2))) AS STRING)", "2.000000"),
         of1=_AVG.format(""),
         distinct1=_AVG.format("DISTINCT "),
