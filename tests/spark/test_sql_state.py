@@ -360,3 +360,26 @@ def test_a_key_without_new_rows_is_forgotten_after_the_time_to_live(
             checkpoint_location=str(store.folder / "other"),
             settings={"trigger": "availableNow"},
         )
+
+
+def test_rows_in_the_state_are_not_read_with_other_columns(spark: SparkSession, store: Store) -> None:
+    """The state has values only: a join would give prices as ids."""
+    target = store.target("joined", "id BIGINT, price BIGINT, n BIGINT, PRIMARY KEY (id, price) NOT ENFORCED")
+    job = (
+        store.tables()
+        + target
+        + """INSERT INTO joined SELECT b.id, b.price, a.n FROM bids AS b LEFT JOIN
+        (SELECT auction, COUNT(*) AS n FROM auctions GROUP BY auction) AS a ON a.auction = b.id;"""
+    )
+    store.add(0)
+    run_once(spark, store, job)
+    store.add(1)
+    for old, new in (
+        ("id BIGINT, category STRING, price BIGINT", "price BIGINT, category STRING, id BIGINT"),
+        ("fee DECIMAL(10, 2)", "fee DECIMAL(10, 2), other STRING"),
+    ):
+        with pytest.raises(SqlError, match="the query joined has changed: the state in its checkpoint"):
+            run_once(spark, store, job.replace(old, new))
+    assert ("3", "9", "None") in store.rows("joined")
+    run_once(spark, store, job)
+    assert ("3", "9", "1") in store.rows("joined")

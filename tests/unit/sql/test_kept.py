@@ -20,6 +20,15 @@ TOP = (
     "SELECT cur, id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY cur ORDER BY id DESC) AS n FROM orders) "
     "WHERE n <= 2"
 )
+COLUMNS = (
+    "SELECT a, b, n FROM (SELECT id AS a, ids AS b, ROW_NUMBER() OVER (PARTITION BY cur ORDER BY id) AS n "
+    "FROM orders) WHERE n <= 2"
+)
+OVER = "SELECT id AS a, ids AS b, COUNT(x) OVER (PARTITION BY cur ORDER BY at) AS n FROM orders AS o"
+LOOKED_UP = (
+    "SELECT o.id FROM orders AS o JOIN log AS l ON o.cur = l.cur AND o.at BETWEEN l.since AND l.since "
+    "JOIN files FOR SYSTEM_TIME AS OF o.now AS r ON o.cur = r.cur"
+)
 JOIN = "SELECT o.id FROM orders AS o JOIN log AS l ON o.cur = l.cur AND o.at BETWEEN l.since AND l.since"
 
 
@@ -35,7 +44,12 @@ JOIN = "SELECT o.id FROM orders AS o JOIN log AS l ON o.cur = l.cur AND o.at BET
         (WINDOW, "COUNT(*)", "SUM(id)"),
         (TOP, "BY id DESC", "BY at DESC"),
         (TOP, "PARTITION BY cur", "PARTITION BY id"),
+        (TOP, "n <= 2", "n <= 3"),
+        (TOP, "SELECT *,", "SELECT id, cur,"),
+        (COLUMNS, "id AS a, ids AS b", "ids AS a, id AS b"),
+        (OVER, "id AS a, ids AS b", "ids AS a, id AS b"),
         (JOIN, "o.cur = l.cur", "o.cur = l.rate"),
+        (JOIN, "SELECT o.id", "SELECT l.cur"),
         (JOIN, "JOIN", "LEFT JOIN"),
         ("SELECT DISTINCT cur FROM orders", "cur", "id"),
         ("SELECT window(at, '1 hour'), COUNT(*) FROM orders GROUP BY window(at, '1 hour')", "1 h", "2 h"),
@@ -53,8 +67,12 @@ def test_what_state_depends_on_is_in_its_description(query, old, new):
         (SUM, "cur, SUM(id) AS s FROM orders", "x.cur, SUM(x.id) AS s FROM orders AS x"),
         (SUM, "BY cur", "BY 1"),
         (SUM, "BY cur", "BY cur HAVING SUM(id) > 3"),
-        (TOP, "n <= 2", "n <= 3"),
-        (JOIN, "SELECT o.id", "SELECT l.cur"),
+        (TOP, "WHERE n <= 2", "WHERE n <= 2 AND id > 3"),
+        (COLUMNS, "id AS a, ids AS b", "orders.id AS c, ids AS d"),
+        (OVER, "id AS a, ids AS b", "o.id + 1 AS c, id AS d, o.ids"),
+        (JOIN, "SELECT o.id", "SELECT o.id + 1 AS next, o.id AS this"),
+        (JOIN.replace("o.id", "o.id, l.cur"), "o.id, l.cur", "l.cur, o.id"),
+        (LOOKED_UP, "o.id", "o.id, r.rate"),
         (SUM, "FROM orders", "FROM orders JOIN files FOR SYSTEM_TIME AS OF now AS f ON id = f.cur"),
     ],
 )
@@ -64,9 +82,10 @@ def test_what_does_not_matter_for_state_may_change(query, old, new):
 
 def test_a_query_has_the_state_of_its_views():
     view = "SELECT cur, MAX(rate) FROM latest GROUP BY cur"
-    (own, inner) = made(view, "streaming").state
+    (own, limit, inner) = made(view, "streaming").state
     assert own == "GROUP BY CUR; MAX(RATE)"
-    assert inner == "ROW_NUMBER() OVER (PARTITION BY CUR ORDER BY SINCE DESC)"
+    assert limit == "1 ROWS"
+    assert inner == "ROW_NUMBER() OVER (PARTITION BY CUR ORDER BY SINCE DESC); KEEPS *"
     assert made("SELECT id FROM orders WHERE id > 1", "streaming").state == ()
     assert made(SUM, "batch").state == ()
 

@@ -6,7 +6,7 @@ Spark compares the types of the state, not what they mean: a count would continu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.sql.flinksql.changes import rank_limit, ranked
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_query
 from pyspark_rocketmq.sql.flinksql.operators.forms import called
@@ -31,20 +32,23 @@ _SIZES: Final = ("size", "slide", "step", "offset")
 def describe_state(query: Query, known: Mapping[str, Relation]) -> tuple[str, ...]:
     """Return a description of each part of a query that keeps state if it reads a stream.
 
-    It has what must not change while the state is used: keys, aggregates, windows, and what streams are
-    joined by. Conditions, names and all that is computed from results may change. Empty if the query cannot
-    be parsed.
+    It has what must not change while the state is used: keys, aggregates, windows, what streams are joined
+    by, how many rows a Top-N has, and the columns of rows in the state. Conditions, names and all that is
+    computed from results may change. Empty if the query cannot be parsed.
     """
     # The grammar takes Spark's function `window` for the clause.
     renamed = replace(query, padded=_WINDOW.sub(f"{_CALL}(", query.padded))
     try:
-        found = ["; ".join(_parts(select, known)) for select in parse_query(renamed).find_all(exp.Select)]
+        selects = list(parse_query(renamed).find_all(exp.Select))
+        tops = [*selects, *(rows.ranked for rows in known.values() if rows.ranked is not None)]
+        ranks = sorted({rank.alias for each in tops if (rank := ranked(each)) is not None})
+        found = ["; ".join(_parts(select, known, ranks)) for select in selects]
     except (ParseError, TokenError, SqlError, RecursionError):  # it may be one of Spark's dialect
         return ()
     return tuple(text.upper().replace(f"{_CALL}(", "WINDOW(") for text in found if text)
 
 
-def _parts(select: exp.Select, known: Mapping[str, Relation]) -> Iterator[str]:
+def _parts(select: exp.Select, known: Mapping[str, Relation], ranks: Sequence[str]) -> Iterator[str]:
     for table in select.find_all(WindowTable):
         if table.find_ancestor(exp.Select) is select:
             sizes = (table.args[name] for name in _SIZES if table.args.get(name))
@@ -57,14 +61,39 @@ def _parts(select: exp.Select, known: Mapping[str, Relation]) -> Iterator[str]:
     if calls := dict.fromkeys(map(_text, _calls(select))):
         yield ", ".join(calls)
     yield from map(_text, select.args.get("windows") or ())
+    limits = (rank_limit(select, name) for name in ranks)
+    yield from (f"{limit} rows" for limit in limits if limit is not None)
     joins = select.args.get("joins") or ()
     tables = [part.this for part in [select.args.get("from_"), *joins] if part is not None]
     sources = {table.alias_or_name.lower(): known.get(table.name.lower(), Relation()) for table in tables}
-    for join in joins:
-        if _reads_stream(join.this, sources):
-            condition = join.args.get("on")
-            using = ", ".join(map(_text, join.args.get("using") or ()))
-            yield f"{join.side} join on {using if condition is None else _text(condition)}".strip()
+    joined = [join for join in joins if _reads_stream(join.this, sources)]
+    for join in joined:
+        condition = join.args.get("on")
+        using = ", ".join(map(_text, join.args.get("using") or ()))
+        yield f"{join.side} join on {using if condition is None else _text(condition)}".strip()
+    as_they_are = {join.this.alias_or_name.lower() for join in joins if join not in joined}
+    if kept := _kept_columns(select, as_they_are, joins=bool(joined)):
+        yield f"keeps {', '.join(kept)}"
+
+
+def _kept_columns(select: exp.Select, as_they_are: Collection[str], *, joins: bool) -> list[str]:
+    """Return the columns of the rows that a Top-N, OVER or a join of streams keeps, without their names.
+
+    A join keeps them in the order of the tables, and leaves out those of tables that are read as they are.
+    """
+    rank = ranked(select)
+    if rank is not None:
+        return [_text(item.unalias()) for item in select.expressions if item is not rank]
+    if not joins and not any(item.find(exp.Window) for item in select.expressions):
+        return []
+    found = {
+        _text(column): None
+        for item in select.expressions
+        for column in item.find_all(exp.Column, exp.Star)
+        if column.find_ancestor(exp.Select, exp.Window) is select
+        and not (isinstance(column, exp.Column) and column.table.lower() in as_they_are)
+    }
+    return sorted(found) if joins else list(found)
 
 
 def _reads_stream(table: exp.Expression, sources: Mapping[str, Relation]) -> bool:

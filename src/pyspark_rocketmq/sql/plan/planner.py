@@ -18,6 +18,7 @@ from pyspark_rocketmq.sql.flink.connectors import ConnectorTable, ConnectorTarge
 from pyspark_rocketmq.sql.flink.jdbc import no_rows
 from pyspark_rocketmq.sql.flinksql import JobQueries, Translated, explained
 from pyspark_rocketmq.sql.flinksql.relations import LOOKUP
+from pyspark_rocketmq.sql.plan.state_record import describe_rows
 from pyspark_rocketmq.sql.plan.targets import MessagesTarget, SparkTarget, Target, UnknownTarget
 from pyspark_rocketmq.sql.plan.upserts import (
     changes_target,
@@ -109,6 +110,8 @@ class Planner:
         self._viewed: dict[str, tuple[RuntimeMode, int | None]] = {}
         self._views: dict[str, tuple[str, ...]] = {}
         self._read_by: dict[str, Set[Table]] = {}  # the tables that a view reads, also by other views
+        self._kept: dict[str, tuple[str, ...]] = {}  # the columns that the steps of a view keep
+        self._last_kept: list[str] = []
         for name, value in settings.items():
             self.set(name, value)
 
@@ -211,12 +214,14 @@ class Planner:
         rows.createOrReplaceTempView(quote(view.name))
         self._views[view.name.key] = tuple(name for name in rows.columns if not name.startswith("__"))
         self._read_by[view.name.key] = self._tables_of(view.query)
+        self._kept[view.name.key] = self._kept_by(view.query)
 
     def drop(self, statement: DropTable) -> bool:
         """Drop a table or a view, and return whether it was the job's."""
         if statement.is_view:
             self._queries.forget_view(statement.name.key)
             self._read_by.pop(statement.name.key, None)
+            self._kept.pop(statement.name.key, None)
             if self._views.pop(statement.name.key, None) is None:
                 return False
             self._spark.catalog.dropTempView(statement.name.text)
@@ -263,18 +268,26 @@ class Planner:
     def _translated_rows(self, query: Query, translated: Translated) -> DataFrame:
         """Return the rows of a translated query, after its steps with state."""
         self.last_spark_sql = translated.spark_sql
+        self._last_kept = []
         if translated.steps:
             from pyspark_rocketmq.sql.state.operators import run_step  # noqa: PLC0415 - an extra
         for step in translated.steps:
-            self.keeps_state |= not isinstance(step.operation, Distinct)
             other = None if step.other is None else self._rows(query, step.other)
             rows = self._rows(query, step.text)
+            if not isinstance(step.operation, Distinct):
+                self.keeps_state = True
+                self._last_kept += [describe_rows(each) for each in (rows, other) if each is not None]
             found = run_step(rows, step, self.options.state_ttl_ms or None, other)
             found.createOrReplaceTempView(step.name)
         rows = self._rows(query, translated.text)
         for step in translated.steps if not is_remote() else ():  # a remote plan names them until it runs
             self._spark.catalog.dropTempView(step.name)
         return rows
+
+    def _kept_by(self, query: Query) -> tuple[str, ...]:
+        """Return the columns that the steps of the last query keep, and those of the views that it reads."""
+        views = (text for name in sorted(query.names & self._kept.keys()) for text in self._kept[name])
+        return (*self._last_kept, *views)
 
     def _mode_of(self, translated: Translated) -> OutputMode:
         changes = OutputMode.UPDATE if translated.rows.changes else OutputMode.APPEND
@@ -375,7 +388,8 @@ class Planner:
         mode = self._mode_of(translated)
         if rows.isStreaming and mode is not OutputMode.APPEND:
             require_key_of_updates(target, insert)
-        return Write(rows, target, insert.target.text, mode, translated.state)
+        state = (*translated.state, *self._kept_by(insert.query))
+        return Write(rows, target, insert.target.text, mode, state)
 
     def insert_in_spark(self, insert: Insert) -> None:
         """Run an INSERT of which Spark knows both sides."""

@@ -8,16 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql.utils import is_remote
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark.filesystem import file_system, local_folder, write_durably
 
-__all__ = ["keeping_state_record"]
+__all__ = ["describe_rows", "keeping_state_record"]
 
 _FILE: Final = "rocketmq-state.json"
-_FORM: Final = f"1, sqlglot {version('sqlglot')}"
+_FORM: Final = f"2, sqlglot {version('sqlglot')}"
 """Whose texts these are: those of another version of the parser may differ without a change."""
+
+
+def describe_rows(rows: DataFrame) -> str:
+    """Return the columns of rows that a Python worker keeps: its state has only their values, in order."""
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in rows.schema.fields)
 
 
 @contextlib.contextmanager
