@@ -13,13 +13,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from tests.support.patient import PATIENCE_MS
 from tests.support.topics import fill
+from tests.unit.sql.test_formats import translated
 
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.options import BadRecords, BodyFormat, Changelog, TableOptions
 from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Fit, Format, judge
 from pyspark_rocketmq.sql import execute
-from pyspark_rocketmq.sql.formats.changelogs import CHANGE, current_rows, decode_changes, encode_change
+from pyspark_rocketmq.sql.formats.changelogs import (
+    CHANGE,
+    current_rows,
+    decode_changes,
+    encode_change,
+    latest_changes,
+)
 from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.statements import CreateTable
@@ -139,9 +146,9 @@ def changes(
     given: FormatSettings | None = None,
     columns: tuple[BodyColumn, ...] = COLUMNS,
     policy: BadRecords = BadRecords.DROP,
-    has_key: bool = True,
+    keys: frozenset[str] = frozenset({"id"}),
 ) -> DataFrame:
-    found = decode_changes(rows, changelog, columns, given or FormatSettings(), has_key=has_key)
+    found = decode_changes(rows, changelog, columns, given or FormatSettings(), keys=keys)
     judged = judge(found, policy, what="the columns", counted_as=None)
     values = [value.alias(c.name) for value, c in zip(judged.columns, columns, strict=True)]
     return judged.rows.select(*values, CHANGE)
@@ -296,7 +303,7 @@ def test_values_of_changes_come_back_as_they_were(spark: SparkSession, changelog
 def test_an_update_without_the_old_row_needs_a_key(spark: SparkSession) -> None:
     rows = bodies(spark, json.dumps({"before": None, "after": A, "op": "u"}))
     assert ops(changes(rows, Changelog.DEBEZIUM)) == [("+U", 1, "a")]
-    assert ops(changes(rows, Changelog.DEBEZIUM, has_key=False)) == []
+    assert ops(changes(rows, Changelog.DEBEZIUM, keys=frozenset())) == []
 
 
 # --- jobs -------------------------------------------------------------------------------------------------
@@ -372,3 +379,24 @@ def test_changes_reach_topics_with_keys(spark, connection, topic, settled, clien
     settled(second, 4)
     rows = {tuple(row) for row in batch.results[0].collect()}
     assert {(1, "AA"), (7, "x"), (2, None)} <= rows, "columns that are not in the body come from the keys"
+
+
+def test_a_row_that_a_filter_no_longer_selects_is_removed_without_the_old_row(spark: SparkSession) -> None:
+    """PostgreSQL's default: an update has no old row, and a delete has its key only."""
+    texts = [
+        *({"before": None, "after": {"id": one, "name": "open"}, "op": "c"} for one in range(6)),
+        {"before": None, "after": {"id": 1, "name": "closed"}, "op": "u"},
+        {"before": {"id": 2, "name": None}, "after": None, "op": "d"},
+        {"before": None, "after": {"id": 3, "name": None}, "op": "u"},
+        {"before": {"id": 4, "name": "open"}, "after": {"id": 4, "name": "closed"}, "op": "u"},
+        {"before": None, "after": {"id": 5, "name": "closed"}, "op": "u"},
+        {"before": None, "after": {"id": 5, "name": "open"}, "op": "u"},
+        {"before": {"id": 9, "name": "closed"}, "after": None, "op": "d"},
+    ]
+    rows = changes(bodies(spark, *map(json.dumps, texts)), Changelog.DEBEZIUM)
+    rows.createOrReplaceTempView("changes")
+    query = "SELECT * FROM (SELECT id, name FROM changes WHERE name = 'open') AS c WHERE id < 9"
+    selected = spark.sql(translated(query).text)
+    spark.catalog.dropTempView("changes")
+    last = {row.id: row[CHANGE].op for row in latest_changes(selected, ["id"]).collect()}
+    assert last == {0: "+I", 1: "-U", 2: "-U", 3: "-U", 4: "-U", 5: "+U"}

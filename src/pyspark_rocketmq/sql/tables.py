@@ -228,9 +228,9 @@ class Table:
             messages = messages.withColumn(AT, F.struct(*PLACE))
         if self.options.changelog is None:
             return self.format.decode(messages)
-        has_key = bool(self.declared.primary_key)
+        keys = {name.key for name in self.declared.primary_key}
         return decode_changes(
-            messages, self.options.changelog, self.format.columns, self.given.format, has_key=has_key
+            messages, self.options.changelog, self.format.columns, self.given.format, keys=keys
         )
 
     @property

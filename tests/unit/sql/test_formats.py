@@ -306,7 +306,12 @@ def translated(query: str, *, mode: str = "streaming", dialect: str = "flink"):
         ("SELECT id FROM changes", "SELECT id, changes.__change AS __change FROM changes"),
         (
             "SELECT * FROM changes WHERE id > 1",
-            "SELECT * EXCEPT (__change), changes.__change AS __change FROM changes WHERE id > 1",
+            (
+                "SELECT * EXCEPT (__change), CASE WHEN changes.__change.position.index = -1 "
+                "AND NOT COALESCE((id > 1), FALSE) THEN "
+                "NAMED_STRUCT('op', '-U', 'position', changes.__change.position) ELSE changes.__change END "
+                "AS __change FROM changes WHERE (id > 1) OR changes.__change.position.index = -1"
+            ),
         ),
         (
             "SELECT s.* FROM (SELECT id FROM changes AS c) AS s",

@@ -10,10 +10,13 @@ from sqlglot import exp
 
 from pyspark_rocketmq.sql.state.steps import CHANGE
 
-__all__ = ["CHANGE", "LOOKUP", "WINDOW", "Relation", "Versions", "rows_of"]
+__all__ = ["CHANGE", "LOOKUP", "WINDOW", "WITHOUT_OLD_ROW", "Relation", "Versions", "rows_of"]
 
 WINDOW: Final = "__window"
 """The column that carries a window, with its watermark, from query to query. No result has it."""
+
+WITHOUT_OLD_ROW: Final = -1
+"""The index in the position of a change that comes without its old row. Other changes count from 0."""
 
 LOOKUP: Final = "__lookup_"
 """How the names of tables of files begin that a stream reads as they are, by ``FOR SYSTEM_TIME AS OF``."""

@@ -8,7 +8,8 @@ from typing import Final
 from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
-from pyspark_rocketmq.sql.flinksql.relations import CHANGE, Relation
+from pyspark_rocketmq.sql.flinksql.operators.forms import fill
+from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WITHOUT_OLD_ROW, Relation
 from pyspark_rocketmq.sql.flinksql.selects import is_aggregation, of_processing_time
 from pyspark_rocketmq.sql.statements import Query
 
@@ -49,9 +50,26 @@ def pass_changes(select: exp.Select, sources: Mapping[str, Relation], query: Que
         if item.is_star and not (isinstance(item, exp.Column) and item.table.lower() != name):
             star = item.this if isinstance(item, exp.Column) else item
             star.set("except_", [exp.to_identifier(CHANGE)])
-    change = exp.column(CHANGE, table=None if name.startswith("#") else name)
+    change: exp.Expression = exp.column(CHANGE, table=None if name.startswith("#") else name)
+    where = select.args.get("where")
+    if where is not None and not sources[name].keeps_state:
+        change = _remove_unselected(where, change)
     select.append("expressions", exp.alias_(change, CHANGE))
     return Relation(stream=True, changelog=True, keeps_state=sources[name].keeps_state)
+
+
+def _remove_unselected(where: exp.Where, change: exp.Expression) -> exp.Expression:
+    """Let changes without an old row pass a condition, in place, and return what removes their row then.
+
+    The row that they replace may have met the condition.
+    """
+    position = f"{change.sql(dialect='spark')}.position"
+    alone = f"{position}.index = {WITHOUT_OLD_ROW}"
+    removed = f"named_struct('op', '-U', 'position', {position})"
+    condition = where.this
+    where.set("this", fill(f"_1 OR {alone}", [condition]))
+    form = f"CASE WHEN {alone} AND NOT coalesce(_1, FALSE) THEN {removed} ELSE _2 END"
+    return fill(form, [condition, change])
 
 
 def refuse_changelog(node: exp.Expression, what: str, query: Query) -> None:

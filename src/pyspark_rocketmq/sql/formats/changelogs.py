@@ -4,8 +4,9 @@ The column `CHANGE` of a row is a struct of its ``op``, and of its ``position``,
 
 # Facts (Flink 1.20 and 2.0, CanalJsonDeserializationSchema, DebeziumJsonDeserializationSchema,
 MaxwellJsonDeserializationSchema): Canal's and Maxwell's ``old`` has only the changed fields, Debezium's
-``before`` has all, and is missing where a PostgreSQL table has no replica identity. Canal writes all values
-as texts. Kinds are +I, -U, +U and -D: an update is a -U with the old row and a +U with the new one.
+``before`` has all; without ``REPLICA IDENTITY FULL`` of a PostgreSQL table, an update has none, and a delete
+only the key in it. Canal writes all values as texts. Kinds are +I, -U, +U and -D: an update is a -U with the
+old row and a +U with the new one.
 
 # Facts (Spark 4.0 to 4.3, JacksonParser): a number that is read as a STRING was a DOUBLE meanwhile. A VARIANT
 has up to 38 digits.
@@ -14,6 +15,8 @@ has up to 38 digits.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import Final, assert_never
 
 from pyspark.sql import Column, DataFrame
@@ -22,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark_rocketmq.options import Changelog
 from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES
 from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Decoded, Fit, quote
-from pyspark_rocketmq.sql.flinksql.relations import CHANGE
+from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WITHOUT_OLD_ROW
 from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
 
 __all__ = [
@@ -86,7 +89,7 @@ def decode_changes(
     columns: Sequence[BodyColumn],
     given: FormatSettings,
     *,
-    has_key: bool,
+    keys: Collection[str],
 ) -> Decoded:
     """Return a row for each change in rows that have ``BODY`` and ``queueOffset``, with `CHANGE`.
 
@@ -98,22 +101,26 @@ def decode_changes(
     changelog : Changelog
     columns : sequence of BodyColumn
     given : FormatSettings
-    has_key : bool
-        The table has a primary key, so that an update needs no old row.
+    keys : collection of str
+        The columns of the primary key, in lower case. With one, a change needs no old row.
     """
     body = F.col(BODY).cast("string")
     # Spark would push conditions below a plain projection, and parse each body several times.
     parsed = rows.withColumn(_ENVELOPE, F.explode(F.array(F.from_json(body, _SCHEMAS[changelog]))))
-    changes = F.expr(_changes(changelog, has_key))
+    changes = F.expr(_changes(changelog, bool(keys)))
     for name, pattern in given.filters.items():
         is_other = ~F.col(f"{_ENVELOPE}.{name}").rlike(f"^(?:{pattern})$")
         changes = F.when(is_other, F.expr(_NONE)).otherwise(changes)
     changes = F.when(F.length(F.col(BODY)) == 0, F.expr(_NONE)).otherwise(changes)  # Debezium's tombstone
     unknown = F.expr(f"array(CAST(NULL AS STRUCT<op: STRING, row: {_ROW}>))")
     one = parsed.select("*", F.posexplode(F.coalesce(changes, unknown)).alias(_INDEX, _ONE))
-    position = F.struct(F.col("queueOffset"), F.col(_INDEX).alias("index"))
-    one = one.withColumn(CHANGE, F.struct(F.col(f"{_ONE}.op").alias("op"), position.alias("position")))
     texts = [F.col(f"{_ONE}.row").getItem(column.name).cast("string") for column in columns]
+    others = [text for text, column in zip(texts, columns, strict=True) if column.name.lower() not in keys]
+    has_key_only = reduce(and_, (text.isNull() for text in others), F.lit(bool(keys and others)))
+    is_alone = F.when(F.col(f"{_ONE}.op") == "-D", has_key_only).otherwise(F.col(f"{_ONE}.op") == "+U")
+    index = F.when(is_alone & (F.col(_INDEX) == 0), WITHOUT_OLD_ROW).otherwise(F.col(_INDEX)).alias("index")
+    position = F.struct(F.col("queueOffset"), index)
+    one = one.withColumn(CHANGE, F.struct(F.col(f"{_ONE}.op").alias("op"), position.alias("position")))
     values = [_value(text, column) for text, column in zip(texts, columns, strict=True)]
     bad = F.col(f"{_ONE}.op").isNull() | ~F.is_valid_utf8(body)
     for text, value, column in zip(texts, values, columns, strict=True):
