@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -17,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
+from pyspark_rocketmq.spark.bodies.avro_fields import avro_fields
 from pyspark_rocketmq.spark.bodies.csv_rows import (
     has_bad_bytes,
     read_csv_value,
@@ -177,12 +177,13 @@ class Format:
         is_csv = self.kind is BodyFormat.CSV
         kinds = {name: type_in_csv(kind) if is_csv else kind for name, kind in self._kinds.items()}
         schema = ", ".join(f"{quote(name)} {kind}" for name, kind in kinds.items())
-        given = reading_settings(self.settings) if is_csv else self.settings
-        settings = {**given, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        parse = F.from_csv if is_csv else F.from_json
+        schema = f"{schema}, {_CORRUPT} STRING"
+        settings = {**self.settings, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         body = F.col(BODY).cast("string")
-        text = without_line_end(body, self.settings) if is_csv else body
-        row = parse(text, f"{schema}, {_CORRUPT} STRING", settings)
+        if is_csv:
+            row = F.from_csv(without_line_end(body, self.settings), schema, reading_settings(settings))
+        else:
+            row = F.from_json(body, schema, settings)
         return self._of_struct(rows, row, lambda parsed: ~F.is_valid_utf8(body) | self._is_bad_text(parsed))
 
     def _is_bad_text(self, parsed: Column) -> Column:
@@ -219,7 +220,7 @@ class Format:
         from pyspark.sql.avro.functions import to_avro  # noqa: PLC0415
 
         schema = self._avro_schema()
-        fields = _avro_fields(schema)
+        fields = avro_fields(schema)
         empty = reduce(and_, (parsed.getField(name).isNull() for name in fields), parsed.isNotNull())
         if all(fields.values()):
             # A record of nulls is good only if it equals its encoding; no other record is encoded for this
@@ -251,9 +252,8 @@ class Format:
         fields = F.col(_FIELDS)
         texts = [F.nullif(F.get(fields, F.lit(at)), F.lit("")) for at in range(len(self.columns))]
         found = self._cast(parsed, texts)
-        wrong_count = self._is_wrong_count(F.size(fields))
         assert found.bad is not None
-        wrong = ~F.is_valid_utf8(body) | wrong_count
+        wrong = ~F.is_valid_utf8(body) | self._is_wrong_count(F.size(fields))
         return Decoded(parsed, found.columns, (F.col(_LINE).isNotNull() & wrong) | found.bad)
 
     def _is_wrong_count(self, count: Column) -> Column:
@@ -384,18 +384,6 @@ def _complaint(rows: DataFrame, what: str) -> Column:
     is_java = F.substring(F.col(BODY).cast("binary"), 1, 4) == F.lit(JAVA_OBJECT_START)
     parts.append(F.when(is_java, F.lit(f". {JAVA_OBJECT_HINT}")).otherwise(F.lit("")))
     return F.concat(*parts)
-
-
-def _avro_fields(schema: str) -> dict[str, bool]:
-    """Return the fields of a record's schema, and whether each may be null."""
-    try:
-        record = json.loads(schema)
-        types = {field["name"]: field["type"] for field in record["fields"]}
-    except (ValueError, KeyError, TypeError) as error:
-        raise OptionError("not the schema of an Avro record, in JSON", option="avroSchema") from error
-    return {
-        name: kind == "null" or (isinstance(kind, list) and "null" in kind) for name, kind in types.items()
-    }
 
 
 def quote(name: str) -> str:

@@ -54,8 +54,8 @@ def test_an_aggregate_is_computed_once_with_its_filter_and_distinct():
     assert step.operation == Grouping(
         0,
         (
-            Aggregate(Fold.SUM),
             Aggregate(Fold.COUNT),
+            Aggregate(Fold.SUM),
             Aggregate(Fold.COUNT, distinct=True),
             Aggregate(Fold.COUNT),
         ),
