@@ -23,7 +23,7 @@ Bid = tuple[int, str, int]
 
 
 def stamp(second: int) -> str:
-    return f"2026-01-31T08:{second // 60:02d}:{second % 60:02d}.000Z"
+    return f"2026-01-31T08:{second // 60:02d}:{second % 60:02d}.000000Z"
 
 
 def minute(second: int) -> str:
