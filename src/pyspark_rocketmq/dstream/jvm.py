@@ -43,6 +43,7 @@ __all__ = [
     "has_job",
     "has_reported_error",
     "is_done",
+    "keep_pending",
     "listen",
     "make_planned_stream",
     "outputs_of",
@@ -141,9 +142,7 @@ def bytes_tag(sc: SparkContext) -> Any:
 def env_part(sc: SparkContext, name: str) -> Any:
     """Return a field of Spark's SparkEnv, whose methods py4j cannot inspect."""
     cls = jvm_of(sc).org.apache.spark.util.Utils.classForName("org.apache.spark.SparkEnv", True, False)
-    field = cls.getDeclaredField(name)
-    field.setAccessible(True)
-    return field.get(sc._jsc.sc().env())  # noqa: SLF001
+    return _field_of(cls, name, sc._jsc.sc().env())  # noqa: SLF001
 
 
 def executors(sc: SparkContext) -> list[str]:
@@ -240,12 +239,35 @@ def unfinished_times(context: Any) -> list[int]:
     return [int(time.removesuffix(" ms")) for time in text.split(",") if time]
 
 
+def keep_pending(sc: SparkContext, context: Any, time_ms: int) -> None:
+    """Let a recovery from a checkpoint run a failed batch again.
+
+    # Facts (Spark 4.0 to 4.3, JobScheduler.handleJobCompletion): a batch stays pending if the last of its
+    outputs failed. If another one did, Spark forgets the batch, and its checkpoints no longer have it.
+    """
+    if context.checkpointDir() is None:
+        return
+    scheduler, streaming = context.scheduler(), jvm_of(sc).org.apache.spark.streaming
+    time, no_jobs = streaming.Time(time_ms), jvm_of(sc).PythonUtils.toSeq([])
+    job_set = streaming.scheduler.JobSet(time, no_jobs, scala_map(sc, {}))
+    if _field(scheduler, "jobSets").putIfAbsent(time, job_set) is None:
+        _field(scheduler, "jobGenerator").onBatchCompletion(time)  # writes a checkpoint that has it
+
+
 def has_error(context: Any) -> bool:
     """Whether jobs could not be generated, or failed, as far as Spark's scheduler knows."""
-    waiter = context.waiter()
-    field = waiter.getClass().getDeclaredField("error")
+    return _field(context.waiter(), "error") is not None
+
+
+def _field(owner: Any, name: str) -> Any:
+    """Return what a private field of a Java object holds."""
+    return _field_of(owner.getClass(), name, owner)
+
+
+def _field_of(cls: Any, name: str, owner: Any) -> Any:
+    field = cls.getDeclaredField(name)
     field.setAccessible(True)
-    return field.get(waiter) is not None
+    return field.get(owner)
 
 
 def has_reported_error(sc: SparkContext, context: Any) -> bool:
@@ -313,6 +335,4 @@ def streaming_context(sc: SparkContext) -> Any:
     found = sc._jsc.sc().listenerBus().findListenersByClass(jvm.scala.reflect.ClassTag.apply(cls))  # noqa: SLF001
     if found.isEmpty():
         raise RocketMQError("no StreamingContext runs on this SparkContext")
-    field = cls.getDeclaredField("ssc")
-    field.setAccessible(True)
-    return field.get(found.last())
+    return _field_of(cls, "ssc", found.last())

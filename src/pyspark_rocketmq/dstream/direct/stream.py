@@ -27,6 +27,7 @@ from pyspark_rocketmq.dstream.jvm import (
     has_error,
     has_job,
     has_reported_error,
+    keep_pending,
     listen,
     make_planned_stream,
     outputs_of,
@@ -209,6 +210,7 @@ class _Run(StreamingListener):
         if failures(info):
             _LOG.warning("the batch of %d failed: nothing after it is committed automatically", time_ms)
             self._maker.plan.record_failed(time_ms)
+            keep_pending(self._sc, self._context, time_ms)
             return
         delays = (info.processingEndTime(), info.processingDelay(), info.schedulingDelay())
         ends = self._maker.plan.record_finished(time_ms, delays)

@@ -21,6 +21,7 @@ from pyspark_rocketmq.dstream.jvm import (
     has_reported_error,
     is_done,
     jvm_of,
+    keep_pending,
     listen,
     make_planned_stream,
     outputs_of,
@@ -115,8 +116,7 @@ class _Run(StreamingListener):
         self._pace = pace_of(sc.getConf().get, interval_ms)
         most = float(sc.getConf().get(_MOST) or 0)
         self._most = most if most > 0 else None
-        self._finished: set[int] = set()
-        self._failed: set[int] = set()
+        self._finished, self._failed = set[int](), set[int]()
         self._made: dict[int, ReceivedRDD] = {}
         self._clean_at = 0.0
         self._checkpoints: tuple[Any, Any] | None = None
@@ -194,6 +194,7 @@ class _Run(StreamingListener):
         if failures(info) and self._log_directory is not None:
             _LOG.warning("the batch of %d failed: its blocks, and all after it, stay in the log", time_ms)
             self._failed.add(time_ms)
+            keep_pending(self._sc, self._context, time_ms)
             return
         self._finished.add(time_ms)
         ends = itertools.takewhile(lambda known: known in self._finished, sorted(list(self._made)))  # noqa: C414 - other threads add to it
