@@ -12,8 +12,6 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.dstream import RocketMQConfig, RocketMQUtils
 
-pytestmark = pytest.mark.timeout(300)
-
 INTERVAL_S = 2
 INTERVAL = timedelta(seconds=INTERVAL_S)
 LENGTH = 3
