@@ -214,10 +214,15 @@ def test_groups_and_clients(
 def test_settings(cluster: DevCluster, peers: tuple[Peer, Peer], topic: TopicFactory) -> None:
     _, broker = peers
     name = topic(queues=3, cluster=cluster)
-    answer = broker.ask(headers.GetAllTopicConfigRequest())
-    topics = bodies.decode_topic_configs(answer.body)
-    assert topics[name].read_queues == 3
-    assert int(answer.fields.get("totalTopicNum", len(topics))) == len(topics)
+
+    def has_all_topics() -> bool:
+        """The broker counts its topics before it lists them, and other tests create some in between."""
+        answer = broker.ask(headers.GetAllTopicConfigRequest())
+        topics = bodies.decode_topic_configs(answer.body)
+        assert topics[name].read_queues == 3
+        return int(answer.fields.get("totalTopicNum", len(topics))) == len(topics)
+
+    eventually(has_all_topics, what="a list with as many topics as the broker counts")
     settings = broker.ask(headers.GetBrokerConfigRequest())
     assert headers.GetBrokerConfigResponse.parse(settings.fields).version
     before = bodies.decode_broker_properties(settings.body)["mappedFileSizeConsumeQueue"]
