@@ -14,10 +14,7 @@ from tests.support.transactional_job import visible
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import SinkOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode
-from pyspark_rocketmq.spark.write import transaction
-from pyspark_rocketmq.spark.write import writer as module
-from pyspark_rocketmq.spark.write.transaction import Transactions
-from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName
+from pyspark_rocketmq.spark.write.transaction_log import TransactionLog
 from pyspark_rocketmq.spark.write.writer import RocketMQBatchWriter, RocketMQStreamWriter, TaskWritten
 from pyspark_rocketmq.testing import MockCluster
 
@@ -67,26 +64,6 @@ def test_a_jobs_id_may_be_the_same_for_several_topics(mq, writer) -> None:
             run = writer(**TRANSACTIONAL, topic=topic)
             run.commit([task(run, *bodies)])
             assert visible(mq, topic) == Counter(bodies)
-
-
-@pytest.mark.parametrize("finished", [False, True])
-def test_a_job_that_an_earlier_release_decided_is_not_written_again(
-    mq, writer, tmp_path, monkeypatch, finished: bool
-) -> None:
-    monkeypatch.setattr(module, "batch_of_job", lambda options, job: TransactionName(job))
-    run = writer(**TRANSACTIONAL)
-    tasks = [task(run, "a", "b")]
-    with monkeypatch.context() as crash:
-        if not finished:
-            crash.setattr(Transactions, "_carry_out", lambda *_, **__: 0)
-        run.commit(tasks)
-    assert visible(mq) == Counter("ab" if finished else "")
-    monkeypatch.undo()
-    monkeypatch.setattr(transaction, "_QUIET_S", 0.01)
-    again = writer(**TRANSACTIONAL)
-    again.commit([task(again, "a", "b")])
-    assert visible(mq) == Counter("ab")
-    assert TransactionLog(str(tmp_path / "log")).owners() == ("monday",)
 
 
 def test_rows_of_a_staged_write_are_visible_once_for_each_job_and_no_rows_cost_no_search(mq, writer) -> None:

@@ -71,15 +71,7 @@ class Transactions:
         self._log = log
         self._outage_timeout_ms = outage_timeout_ms
 
-    def commit(
-        self,
-        name: TransactionName,
-        halves: pa.Table,
-        *,
-        group: str,
-        ordered: bool,
-        former: TransactionName | None = None,
-    ) -> bool:
+    def commit(self, name: TransactionName, halves: pa.Table, *, group: str, ordered: bool) -> bool:
         """Make a batch visible: this one, or the one that was decided before under the same name.
 
         Returns whether it is this one. If it is not, or has no half messages, this is False.
@@ -91,8 +83,6 @@ class Transactions:
         group : str
         ordered : bool
             Whether messages of a queue must keep their order.
-        former : TransactionName, optional
-            The name that earlier releases gave the batch; if they decided it, it keeps this name.
 
         Raises
         ------
@@ -105,8 +95,6 @@ class Transactions:
         RocketMQError
             The log or the queues cannot be read.
         """
-        if former is not None and self._is_decided(former):
-            name = former
         lease = Lease(self._log, name.owner, self._client.clock)
         undone = self._log.undone(name.owner)  # read once: a decision that appears later does not count
         decided = name.number in undone or self._is_done(name)

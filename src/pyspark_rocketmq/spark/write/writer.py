@@ -28,7 +28,6 @@ from pyspark_rocketmq.spark.write.committed.staged_appends import StagedAppends
 from pyspark_rocketmq.spark.write.committed.staging_topic import (
     batch_name,
     batch_of_job,
-    former_batch_of_job,
     options_of_tasks,
     require_same_queues,
 )
@@ -122,7 +121,7 @@ class RocketMQBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the rows of a transaction visible. Without a transaction, they are stored already."""
-        _conclude(messages, self._options, self._layout, former=former_batch_of_job(self._options))
+        _conclude(messages, self._options, self._layout)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Roll back the rows of a transaction. Without a transaction, stored rows stay stored."""
@@ -233,12 +232,8 @@ def _conclude(
     options: SinkOptions,
     layout: SinkLayout,
     connect: Callable[[ClientOptions], Client] = shared_client,
-    *,
-    former: TransactionName | None = None,
 ) -> None:
     """Combine the tasks' reports, and commit if there is a transaction.
-
-    ``former``: the name that earlier releases gave the transaction.
 
     Raises
     ------
@@ -260,7 +255,7 @@ def _conclude(
     if transaction is not None:
         transactions, name, halves, group = transaction
         ordered = is_ordered(options, layout)
-        if not transactions.commit(name, halves, group=group, ordered=ordered, former=former):
+        if not transactions.commit(name, halves, group=group, ordered=ordered):
             _require_ascending(name, transactions.newest_done, reports, options)
     for name in _committed_by_ranges(messages, options):
         client = connect(options.client)

@@ -18,7 +18,6 @@ __all__ = [
     "batch_name",
     "batch_of_job",
     "check_target",
-    "former_batch_of_job",
     "options_of_tasks",
     "require_same_queues",
 ]
@@ -50,11 +49,6 @@ def batch_of_job(options: SinkOptions, job: str) -> TransactionName:
     if options.transactions is None or options.topic is None:
         return name
     return replace(name, owner=f"{options.topic}/{job}")
-
-
-def former_batch_of_job(options: SinkOptions) -> TransactionName | None:
-    """Return the name of a batch write in a log of releases that left out the topic."""
-    return None if options.job_id is None else batch_name(options, options.job_id, options.job_batch or 0)
 
 
 def require_same_queues(client: Client, options: SinkOptions) -> None:
