@@ -176,8 +176,8 @@ class Format:
     def _decode_text(self, rows: DataFrame) -> Decoded:
         is_csv = self.kind is BodyFormat.CSV
         kinds = {name: type_in_csv(kind) if is_csv else kind for name, kind in self._kinds.items()}
-        schema = ", ".join(f"{quote(name)} {kind}" for name, kind in kinds.items())
-        schema = f"{schema}, {_CORRUPT} STRING"
+        fields = [f"{quote(name)} {kind}" for name, kind in kinds.items()]
+        schema = ", ".join([*fields, f"{_CORRUPT} STRING"])
         settings = {**self.settings, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         body = F.col(BODY).cast("string")
         if is_csv:

@@ -278,8 +278,9 @@ class ReceiverTask:
                 worker.give_up(run)
                 return
         add, makes_objects = self._collector.add, self._receiver.makes_objects
-        step = partial(self._deserialize, worker, run, messages, add)
-        if not makes_objects:
+        if makes_objects:
+            step = partial(self._deserialize, worker, run, messages, add)
+        else:
             step = partial(add, Collected(worker, run, messages))
         if self._options.ordered:
             if not worker.call_in_order(step):

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.options import Changelog
-from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
 from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Decoded, Fit, quote
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WITHOUT_OLD_ROW
 from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
@@ -220,4 +220,4 @@ def encode_change(changelog: Changelog, row: Column, removed: Column, settings: 
             parts = (row.alias("data"), F.when(removed, "delete").otherwise("insert").alias("type"))
         case _:
             assert_never(changelog)
-    return F.to_json(F.struct(*parts), {**EXACT_TIMES, "ignoreNullFields": "false", **settings})
+    return F.to_json(F.struct(*parts), add_defaults({**EXACT_TIMES, "ignoreNullFields": "false"}, settings))
