@@ -16,6 +16,7 @@ from tests.support.light_cluster import LIGHT_JVM, light_cluster
 from tests.support.patient import patient_client
 from tests.support.places import needs
 from tests.support.shared_cluster import ClusterOwner, join_cluster
+from tests.support.source_runners import VARIABLE, source_runners
 from tests.support.spark_releases import (
     ignore_known_warnings,
     is_for_newer,
@@ -30,9 +31,9 @@ from tests.support.wait import PATIENCE
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.testing import MockCluster
-from pyspark_rocketmq.testing.plugin import spark
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from xdist.workermanage import WorkerController
 
 __all__ = ["group", "mq", "mq49", "mq54", "spark", "topic"]
@@ -100,6 +101,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.large)
         if (limit := item.get_closest_marker("timeout")) is not None:
             item.add_marker(pytest.mark.timeout(limit.args[0] * PATIENCE), append=False)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all tests of the process; its sources are forked, those of other programs are not."""
+    from pyspark_rocketmq.testing.session import local_session  # noqa: PLC0415 - PySpark is heavy
+
+    with source_runners(os.environ) as place:
+        if place is not None:
+            os.environ[VARIABLE] = place
+        with local_session() as session:
+            os.environ.pop(VARIABLE, None)
+            yield session
 
 
 @pytest.fixture(scope="session")

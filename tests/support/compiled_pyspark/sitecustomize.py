@@ -11,11 +11,13 @@ everything. In tests it connects first.
 Spark's daemons fork a process for each worker, which then imports pandas, Arrow and the source. In tests they
 import them once, before they fork; the package only if it is that of this tree. A worker imports it in half a
 second, and one that failed is not used again. Programs of ``tests/spark`` show that a worker can import it.
+The processes of streams' sources are forked, too, see `source_runners`.
 """
 
 import contextlib
 import importlib
 import importlib.util
+import json
 import os
 import socket
 import struct
@@ -25,6 +27,8 @@ from pathlib import Path
 _ZIP = "/pyspark/python/lib/pyspark.zip"
 _TREE = Path(__file__).parents[3] / "src"
 _OURS = ("spark.source", "spark.read.batch", "spark.read.stream", "spark.write.writer")
+
+_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 sys.path[:] = [entry.removesuffix(_ZIP) for entry in sys.path]
 
@@ -48,6 +52,18 @@ def _connect(port: int, secret: str) -> None:
     util.local_connect_and_auth = lambda to, *args: opened.pop(to, None) or connect(to, *args)
 
 
+def _have_forked(address: str) -> None:
+    """Have `source_runners` fork a process that does what this one is for, and end as it ends."""
+    asked = {"environ": dict(os.environ), "folder": os.getcwd(), "path": sys.path}  # noqa: PTH109
+    body = json.dumps(asked).encode()
+    with socket.socket(socket.AF_UNIX) as forks:
+        forks.connect(address)
+        socket.send_fds(forks, [struct.pack("!i", len(body))], [0, 1, 2])
+        forks.sendall(body)
+        (status,) = struct.unpack("!i", forks.recv(4, socket.MSG_WAITALL))
+    os._exit(status if status >= 0 else 128 - status)
+
+
 if sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # or numpy starts threads, which a fork does not copy
     for _name in ("pyspark.worker", *sys.orig_argv[3:4], "pandas", "pyarrow.compute"):
@@ -56,5 +72,7 @@ if sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
     if _is_ours():
         for _name in _OURS:
             importlib.import_module(f"pyspark_rocketmq.{_name}")
+elif sys.orig_argv[1:3] == ["-m", _RUNNER] and "TEST_SOURCE_RUNNERS" in os.environ:
+    _have_forked(os.environ["TEST_SOURCE_RUNNERS"])
 elif "-m pyspark." in " ".join(sys.orig_argv[1:3]) and "PYTHON_WORKER_FACTORY_PORT" in os.environ:
     _connect(int(os.environ["PYTHON_WORKER_FACTORY_PORT"]), os.environ["PYTHON_WORKER_FACTORY_SECRET"])
