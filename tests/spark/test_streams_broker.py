@@ -252,6 +252,32 @@ def test_a_run_that_ends_has_sent_its_dead_letters(spark, mq, topic, client, her
     assert [letter.body for letter in last_messages(client, client.read_queues(letters), 5)] == [b"not json"]
 
 
+def fail_at_bad(row):
+    if row["n"] == "bad":
+        raise ValueError("no number")
+    return row
+
+
+def test_a_changed_job_sends_the_dead_letters_of_its_new_steps(spark, mq, topic, client, here, group):
+    """Each step that may fail is a source of their query, and Spark starts none that has another number."""
+    name, letters, job, rows = topic(queues=1), topic(queues=1), fresh_name("changed"), []
+
+    def run(*functions):
+        stream = source(spark, job).fromRocketmq(name, group, True, mq.name_server)
+        for function in functions:
+            stream = stream.map(function)
+        stream = stream.selectFields("n").onError("dead-letters", topic=letters, namesrvAddr=mq.name_server)
+        stream.to(collected(rows)).start(availableNow=True)
+
+    fill(client, name, ['{"n": 1}', "not json"])
+    run()
+    fill(client, name, ['{"n": 2}', '{"n": "bad"}'])
+    run(lambda row: row | {"m": 1}, fail_at_bad)
+    assert [str(row["n"]) for row in rows] == ["1", "2"]
+    found = last_messages(client, client.read_queues(letters), 5)
+    assert {letter.body for letter in found} == {b"not json", b'{"n": "bad"}'}
+
+
 def fail_at_b(row):
     if row["k"] == "b":
         raise ValueError("b is no group")

@@ -18,7 +18,9 @@ from pyspark_rocketmq.streams.run.job_registry import (
     forget_unwritten_start,
     job_lock,
     jobs,
+    last_batch,
     request_stop,
+    sources_of,
     take_stop_request,
 )
 
@@ -82,6 +84,16 @@ def test_the_checkpoint_of_dead_letters_is_no_other_jobs():
     assert place.startswith(f"{checkpoint_of('x')}/"), "which no other job has"
     assert place not in {checkpoint_of(f"x{between}dead-letters") for between in "-./"}
     assert dead_letters_checkpoint("hdfs://host/x/") == dead_letters_checkpoint("hdfs://host/x")
+
+
+def test_the_last_batch_of_a_checkpoint_and_its_sources(tmp_path):
+    assert (last_batch(str(tmp_path)), sources_of(str(tmp_path))) == (-1, None)
+    (tmp_path / "offsets").mkdir()
+    for number, sources in ((9, 1), (10, 2)):
+        (tmp_path / "offsets" / str(number)).write_text("v1\n{}" + "\n{}" * sources)
+    (tmp_path / "offsets" / "11.tmp").touch()
+    assert (last_batch(f"file://{tmp_path}"), sources_of(f"file://{tmp_path}")) == (10, 2)
+    assert (last_batch("hdfs://host/x"), sources_of("hdfs://host/x")) == (None, None)
 
 
 def test_the_checkpoint_of_another_pipeline_is_refused(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -16,8 +18,15 @@ from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import repeats_results
+from pyspark_rocketmq.streams.run.job_registry import (
+    dead_letters_checkpoint,
+    forget_unwritten_start,
+    sources_of,
+)
 
 __all__ = ["DeadLetters", "start_dead_letters"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -59,7 +68,16 @@ class DeadLetters:
 def start_dead_letters(
     plan: p.Plan, guard: Guard, checkpoint: str, trigger: Mapping[str, Any]
 ) -> DeadLetters | None:
-    """Start the query, with the job's trigger. Returns None if the plan has no dead letters."""
+    """Start the query, with the job's trigger. Returns None if the plan has no dead letters.
+
+    Parameters
+    ----------
+    plan : Plan
+    guard : Guard
+    checkpoint : str
+        The job's checkpoint, which has that of the query.
+    trigger : Mapping
+    """
     streams = [df for df in guard.found if df.isStreaming]  # a table has its malformed lines still
     if plan.on_error != "dead-letters" or not streams:
         return None
@@ -71,7 +89,9 @@ def start_dead_letters(
         F.coalesce("body", F.lit("(no body)")).alias("body"),
         F.create_map(F.lit("deadLetterCause"), F.col("cause")).alias("properties"),
     )
-    writer = rows.writeStream.queryName(f"{plan.job}.dead-letters").option("checkpointLocation", checkpoint)
+    place = _find_checkpoint(plan, checkpoint, _count_sources(letters))
+    forget_unwritten_start(place)
+    writer = rows.writeStream.queryName(f"{plan.job}.dead-letters").option("checkpointLocation", place)
     writer = writer.trigger(**trigger)
     if repeats_results(plan):  # a later step may fail at any of them; Spark's sinks accept no updates
         send = message_writer(f"{plan.job}.dead-letters", plan.dead_letters)
@@ -79,3 +99,21 @@ def start_dead_letters(
     else:
         query = writer.format("rocketmq").options(**plan.dead_letters).start()
     return DeadLetters(query, ends=bool(trigger.get("availableNow") or trigger.get("once")))
+
+
+def _count_sources(letters: DataFrame) -> int:
+    """Return the number of sources that Spark reads: for each step that may fail, those before it."""
+    leaves = letters._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
+    return sum(leaves.apply(at).isStreaming() for at in range(leaves.size()))
+
+
+def _find_checkpoint(plan: p.Plan, checkpoint: str, sources: int) -> str:
+    """Return the checkpoint of a query with this number of sources, which changes with the job's steps."""
+    place = dead_letters_checkpoint(checkpoint)
+    before = sources_of(place)
+    if before is None or before == sources:
+        return place
+    other = f"{place}/{sources}"
+    if sources_of(other) is None:
+        _LOG.warning("the steps of %s have changed: its source is read for dead letters again", plan.job)
+    return other

@@ -26,7 +26,9 @@ __all__ = [
     "job_lock",
     "jobs",
     "jobs_home",
+    "last_batch",
     "request_stop",
+    "sources_of",
     "take_job_lock",
     "take_stop_request",
 ]
@@ -84,6 +86,27 @@ def forget_unwritten_start(checkpoint: str) -> None:
     if all(".tmp" in file.name for file in left):
         for file in left:
             file.unlink()
+
+
+def sources_of(checkpoint: str) -> int | None:
+    """Return the number of sources in a checkpoint's last batch. None without one, or on other file systems.
+
+    # Facts (OffsetSeqLog, Spark 4.0 to 4.3): an entry has a line of its version, one of metadata, and one
+    # for each source of the query's plan. Spark does not start a query that has another number of them.
+    """
+    folder, last = local_folder(checkpoint), last_batch(checkpoint)
+    if folder is None or last is None or last < 0:
+        return None
+    return len((folder / _OFFSETS / str(last)).read_text(encoding="utf-8").splitlines()) - 2
+
+
+def last_batch(checkpoint: str) -> int | None:
+    """Return the last batch that a checkpoint knows, -1 if it has none. None on other file systems."""
+    folder = local_folder(checkpoint)
+    if folder is None:
+        return None
+    names = [file.name for file in (folder / _OFFSETS).glob("[0-9]*")]
+    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 @dataclass(frozen=True, slots=True)

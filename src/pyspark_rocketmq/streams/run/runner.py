@@ -35,7 +35,6 @@ from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
     checkpoint_of,
-    dead_letters_checkpoint,
     forget_unwritten_start,
     job_lock,
     take_stop_request,
@@ -129,14 +128,12 @@ def start(
         record = _make_record(plan, checkpoint)
         record.check_pipeline()
         take_stop_request(plan.job)  # a request for an earlier run
-        letters_checkpoint = dead_letters_checkpoint(checkpoint)
-        for place in (checkpoint, letters_checkpoint):
-            forget_unwritten_start(place)
+        forget_unwritten_start(checkpoint)
         with temporary_settings(session, _query_settings(session)), _limit_memory(session, plan):
             chosen = dict(trigger or _choose_trigger(plan))
             query = start_sinks(compiler, guard, checkpoint, chosen)
             undo.callback(query.stop)  # before the job is released
-            letters = start_dead_letters(plan, guard, letters_checkpoint, chosen)
+            letters = start_dead_letters(plan, guard, checkpoint, chosen)
             if letters is not None:
                 undo.callback(letters.query.stop)
         held.enter_context(_count(session, query, checkpoint))
