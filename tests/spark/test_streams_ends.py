@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from tests.spark.streams_support import at, table
 
-from pyspark_rocketmq.errors import OptionError, PlanError
+from pyspark_rocketmq.errors import OptionError, PlanError, RocketMQError
 from pyspark_rocketmq.streams import (
     CheckpointStrategy,
     HoppingWindow,
@@ -215,3 +215,33 @@ def test_what_is_there_for_parity_only_says_so_once(spark):
         source(spark).fromArray(["x"]).window(TumblingWindow.of(Time.seconds(1))).count().setLocalStorageOnly(
             False
         ).toDataStream().toPrint().plan()
+
+
+def test_results_are_not_taken_for_those_of_another_checkpoint(spark, tmp_path, monkeypatch):
+    """Spark writes no number of a batch twice: a job with a new checkpoint would write nothing at first."""
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path / "home"))
+    (tmp_path / "in").mkdir()
+
+    def write(name, out, *, sinks=1):
+        stream = source(spark, name).fromFile(str(tmp_path / "in"), tail=True).selectFields("n")
+        stream.toJson(str(tmp_path / out))
+        if sinks > 1:
+            stream.to(lambda *_: None)
+        stream.start(availableNow=True)
+
+    def found(out):
+        return sorted(json.loads(row[0])["n"] for row in spark.read.text(str(tmp_path / out)).collect())
+
+    (tmp_path / "in" / "1").write_text('{"n": 1}\n')
+    write("first", "one")
+    write("several", "two", sinks=2)
+    (tmp_path / "in" / "2").write_text('{"n": 2}\n')
+    for out, sinks, effect in (("one", 1, "not be written"), ("two", 2, "replace them")):
+        with pytest.raises(RocketMQError, match=f"up to batch 0, .* does not know: .* {effect}"):
+            write("other", out, sinks=sinks)
+    for name, out, sinks in (("first", "one", 2), ("several", "two", 1)):
+        with pytest.raises(RocketMQError, match="readers would see"):
+            write(name, out, sinks=sinks)
+    write("first", "one")
+    write("several", "two", sinks=2)
+    assert found("one") == found("two") == ["1", "2"]

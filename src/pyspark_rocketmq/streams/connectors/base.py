@@ -129,6 +129,17 @@ class SinkConnector(Sink):
         del plan
         return plain_rows(flow)
 
+    def check_target(self, last_batch: int | None, *, numbered: bool) -> None:
+        """Raise an error if this run's batches would be taken for others that the target has already.
+
+        Parameters
+        ----------
+        last_batch : int, optional
+            The last batch that the checkpoint knows, -1 for a new one. None if that is not known.
+        numbered : bool
+            Whether `batch_writer` writes them.
+        """
+
     @abstractmethod
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that writes a batch.

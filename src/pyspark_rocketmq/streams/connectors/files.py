@@ -13,8 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.spark.bodies.csv_rows import reading_settings, writing_settings
+from pyspark_rocketmq.spark.filesystem import local_folder
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
     SinkConnector,
@@ -35,6 +36,8 @@ ReadFormat: TypeAlias = Literal["text", "json", "csv"]
 WriteFormat: TypeAlias = Literal["text", "json", "csv", "parquet"]
 
 _TEXTS: Final = frozenset({"text", "json"})
+_LOG: Final = "_spark_metadata"
+_BATCH: Final = "batch="
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -142,12 +145,48 @@ class FileSink(SinkConnector):
             )
         return texts(flow) if self.kind in _TEXTS else plain_rows(flow)
 
+    def check_target(self, last_batch: int | None, *, numbered: bool) -> None:
+        """Raise an error if Spark would not write this run's batches, or readers would not find them.
+
+        # Facts (FileStreamSink, Spark 4.0 to 4.3): it writes no batch whose number is not above the last one
+        # in ``_spark_metadata``. Where that exists, readers see the files that it names, and no others.
+
+        Raises
+        ------
+        RocketMQError
+            The folder has batches that the checkpoint does not have, or in the other form: of one sink, or of
+            several.
+        """
+        folder = local_folder(self.path)
+        if folder is None:
+            return
+        logged, folders = _numbers(folder / _LOG, ""), _numbers(folder, _BATCH)
+        if logged if numbered else folders and not logged:
+            raise RocketMQError(
+                "a job with one sink and final results writes files and a log; one with several sinks, or "
+                "with results that change, a folder for each batch. This folder has the results of a job of "
+                "the other kind, and readers would see only those in the log: give the job another folder "
+                "for its results",
+                step=self.name,
+                folder=self.path,
+            )
+        written = max(folders if numbered else logged, default=-1)
+        if last_batch is not None and written > last_batch:
+            effect = "replace them" if numbered else "not be written, because Spark would take them for those"
+            raise RocketMQError(
+                f"the folder has results up to batch {written}, which the job's checkpoint does not know: "
+                "another job has written them, or this one before its checkpoint was removed. The batches of "
+                f"this run would {effect}: give the job another folder for its results",
+                step=self.name,
+                folder=self.path,
+            )
+
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that writes a batch to its own folder, which a repeated batch overwrites."""
         del plan, checkpoint
 
         def write(df: DataFrame, number: int) -> None:
-            target = f"{self.path}/batch={number}" if numbered else self.path
+            target = f"{self.path}/{_BATCH}{number}" if numbered else self.path
             writer = df.write.mode("overwrite" if numbered else "append").format(self.format)
             writer.options(**self._options).save(target)
 
@@ -161,6 +200,12 @@ class FileSink(SinkConnector):
     @property
     def _options(self) -> Mapping[str, str]:
         return writing_settings({}) if self.kind == "csv" else {}
+
+
+def _numbers(folder: Path, prefix: str) -> list[int]:
+    """Return the numbers of the batches that a folder has, by the names of its files."""
+    names = [each.name.removeprefix(prefix) for each in folder.glob(f"{prefix}[0-9]*")]
+    return [int(number) for number in (name.removesuffix(".compact") for name in names) if number.isdigit()]
 
 
 def _place(path: str) -> str:

@@ -19,6 +19,7 @@ from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import BEAT
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.nodes import Shape
+from pyspark_rocketmq.streams.run.job_registry import last_batch
 
 __all__ = ["final_flow", "run_once", "start_sinks"]
 
@@ -58,6 +59,7 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         sink = plan.sinks[0]
         flow = final_flow(common, sink, guard)
         rows = sink_of(sink).rows(flow, plan)
+        sink_of(sink).check_target(last_batch(checkpoint), numbered=flow.updates)
         # Spark's sinks accept final rows, not updates.
         start = sink_of(sink).start_batches if flow.updates else sink_of(sink).start
         return start(_configure(rows, flow, plan, checkpoint, trigger), plan, checkpoint)
@@ -65,6 +67,7 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         common = common.with_fields([], guard, shared)
     for sink in plan.sinks:  # fail on what a sink refuses now, not in the first batch
         sink_of(sink).rows(final_flow(compiler.flow(sink), sink, guard), plan)
+        sink_of(sink).check_target(last_batch(checkpoint), numbered=True)
     writers = [(sink, sink_of(sink).batch_writer(plan, checkpoint, numbered=True)) for sink in plan.sinks]
     writer = _configure(common.df, common, plan, checkpoint, trigger)
 
