@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import traceback
@@ -11,7 +12,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from pyspark.sql.types import StringType, StructField, StructType
+from tests.support.clocks import FakeClock
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, PlanError, RocketMQError
 from pyspark_rocketmq.spark.stores.database_url import database_url
 from pyspark_rocketmq.streams.connectors import dimension
@@ -19,35 +22,71 @@ from pyspark_rocketmq.streams.connectors.dimension import DimensionSource, Dimen
 
 
 def test_a_file_is_read_anew_after_its_time(tmp_path):
-    file, now = tmp_path / "t.csv", [100.0]
+    file, clock = tmp_path / "t.csv", FakeClock()
     file.write_text("id,city\n1,Rom\n")
 
     def rows():
-        return cached_rows(str(file), None, 60, clock=lambda: now[0])
+        return cached_rows(str(file), None, 60, clock=clock)
 
     assert rows() == [{"id": "1", "city": "Rom"}]
     file.write_text("id,city\n1,Roma\n2,Wien\n")
-    now[0] += 59
+    clock.now_s += 59
     assert rows() == [{"id": "1", "city": "Rom"}]
-    now[0] += 1
+    clock.now_s += 1
     assert rows() == [{"id": "1", "city": "Roma"}, {"id": "2", "city": "Wien"}]
+
+
+@pytest.mark.parametrize("half", ["", "id,city\n", '{"id": "1"}\n{"id'])
+def test_a_file_that_is_rewritten_in_place_is_read_when_it_is_whole(tmp_path, half):
+    """Without its rows, a join would leave records out until the table is read again."""
+    file = tmp_path / ("t.json" if "{" in half else "t.csv")
+    whole = '{"id": "1"}\n{"id": "2"}\n' if "{" in half else "id\n1\n2\n"
+    clock = FakeClock(base=SYSTEM_CLOCK, now_s=0)
+    writes = iter([half[:9], half, whole])
+
+    def write():
+        if (text := next(writes, None)) is not None:
+            file.write_text(text)
+            now_s = clock.now_ms() / 1000
+            os.utime(file, (now_s, now_s))
+
+    clock.on_sleep = write
+    write()
+    assert cached_rows(str(file), None, 60, clock=clock) == [{"id": "1"}, {"id": "2"}]
+    assert 1 <= clock.now_s < 2
+
+
+def test_a_file_that_is_written_to_all_the_time_is_read_as_it_is(tmp_path):
+    file, clock = tmp_path / "t.csv", FakeClock()
+
+    def write():
+        file.write_text("id\n1\n")
+        os.utime(file, (clock.now_s, clock.now_s))
+
+    clock.on_sleep = write
+    write()
+    begun = clock.now_s
+    assert cached_rows(str(file), None, 60, clock=clock) == [{"id": "1"}]
+    assert clock.now_s - begun == pytest.approx(10, abs=0.2)
+    with pytest.raises(FileNotFoundError):
+        cached_rows(str(tmp_path / "gone.csv"), None, 60, clock=clock)
 
 
 def test_the_age_of_a_table_counts_from_the_begin_of_its_load(monkeypatch):
     """A row that changes while a large table is loaded is seen after the same time as any other."""
-    now, loads = [0.0], iter([[{"id": 1}], [{"id": 2}]])
+    clock, loads = FakeClock(0), iter([[{"id": 1}], [{"id": 2}]])
 
-    def load_slowly(path):
-        now[0] += 50
+    def load_slowly(*_):
+        clock.now_s += 50
         return next(loads)
 
-    monkeypatch.setattr(dimension, "_file_rows", load_slowly)
+    monkeypatch.setattr(dimension, "_whole_file_rows", load_slowly)
 
     def rows():
-        return cached_rows("slow.csv", None, 60, clock=lambda: now[0])
+        return cached_rows("slow.csv", None, 60, clock=clock)
 
     assert rows() == rows() == [{"id": 1}]
-    now[0] = 60
+    clock.now_s = 60
     assert rows() == [{"id": 2}]
 
 
@@ -142,7 +181,7 @@ def test_a_table_that_a_database_does_not_have_is_an_error_of_the_step(cities):
 )
 def test_a_query_is_sent_as_it_is(cities, query):
     assert DimensionTable.load(cities, query, 5, "dimJoin#1").columns == ("id",)
-    assert cached_rows(cities, query, 5, clock=lambda: 0.0) == [{"id": 1}]
+    assert cached_rows(cities, query, 5, clock=FakeClock(0)) == [{"id": 1}]
 
 
 def test_a_driver_gets_no_parameters_for_which_it_would_take_a_percent_sign(cities):
@@ -154,7 +193,7 @@ def test_a_driver_gets_no_parameters_for_which_it_would_take_a_percent_sign(citi
 
     sa.event.listen(sa.Engine, "before_cursor_execute", note)
     try:
-        cached_rows(cities, "SELECT id FROM cities WHERE city LIKE 'R%'", 5, clock=lambda: 0.0)
+        cached_rows(cities, "SELECT id FROM cities WHERE city LIKE 'R%'", 5, clock=FakeClock(0))
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
     assert passed == [False]
@@ -172,7 +211,7 @@ def test_a_name_is_a_table_also_if_its_quotes_have_a_space(cities, table):
 
 def test_a_worker_says_what_is_wrong_with_a_table(cities):
     with pytest.raises(RocketMQError, match=r"refuses a statement: no such table: rivers; .*cities\.db"):
-        cached_rows(cities, "rivers", 5, clock=lambda: 0.0)
+        cached_rows(cities, "rivers", 5, clock=FakeClock(0))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +238,7 @@ def test_a_database_that_cannot_be_reached_is_said_without_its_password(url, tol
         DimensionTable.load(url, "cities", 5, "dimJoin#1")
     assert "hidden" not in "".join(traceback.format_exception(raised.value))
     with pytest.raises(RocketMQError, match=f"(?s){told}") as raised:
-        cached_rows(url, "cities", 5, clock=lambda: 0.0)
+        cached_rows(url, "cities", 5, clock=FakeClock(0))
     assert "hidden" not in "".join(traceback.format_exception(raised.value))
 
 

@@ -6,12 +6,11 @@ refresh time, so changed and added rows are visible after that time at the lates
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.spark.boundary import called_by_spark
@@ -34,6 +34,10 @@ __all__ = ["DimensionSource", "DimensionTable"]
 
 _LOADED: Final[dict[str, tuple[float, list[dict[str, Any]]]]] = {}
 """The tables that this worker has loaded, with the times at which their loads began."""
+
+_QUIET_MS: Final = 1_000
+_PATIENCE_MS: Final = 10_000
+_POLL_S: Final = 0.1
 
 _TABLE: Final = re.compile(r"""(?i)(?!(?:SELECT|VALUES|WITH)\b)(?:[^\s"`\[]|"[^"]*"|`[^`]*`|\[[^]]*\])+""")
 """A table's name: without white space, except between quotes. Everything else is a query."""
@@ -118,7 +122,7 @@ class _Reader(DataSourceReader):
             self._options["origin.password"],
             self._options.get("query"),
             float(self._options["refresh"]),
-            clock=time.monotonic,
+            clock=SYSTEM_CLOCK,
         )
         columns = {
             name: pa.array([_text(row.get(name)) for row in rows], pa.string()) for name in self._columns
@@ -126,17 +130,42 @@ class _Reader(DataSourceReader):
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def cached_rows(
-    origin: str, query: str | None, refresh_s: float, *, clock: Callable[[], float]
-) -> list[dict[str, Any]]:
+def cached_rows(origin: str, query: str | None, refresh_s: float, *, clock: Clock) -> list[dict[str, Any]]:
     """Return the table's rows, from the cache if they are recent enough."""
     key = f"{origin}\n{query}"
-    known, began = _LOADED.get(key), clock()
+    known, began = _LOADED.get(key), clock.monotonic()
     if known is not None and began - known[0] < refresh_s:
         return known[1]
-    rows = _database_rows(origin, query) if query else _file_rows(origin)
+    rows = _database_rows(origin, query) if query else _whole_file_rows(origin, clock)
     _LOADED[key] = (began, rows)  # what changes while a large table is loaded may not be in it
     return rows
+
+
+def _whole_file_rows(path: str, clock: Clock) -> list[dict[str, Any]]:
+    """Return the rows of a file once it has not been written to for a moment: before, it may be half written.
+
+    A file that is written to all the time is read as it is.
+    """
+    patience = Deadline(clock, _PATIENCE_MS)
+    while not patience.expired:
+        before = _stamp(path)
+        if before is not None and not 0 <= clock.now_ms() - before[0] // 1_000_000 < _QUIET_MS:
+            with contextlib.suppress(OSError, ValueError):  # or it is raised below
+                rows = _file_rows(path)
+                if _stamp(path) == before:
+                    return rows
+            if _stamp(path) == before:
+                break
+        clock.sleep(_POLL_S)
+    return _file_rows(path)
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written, or None while there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        found = Path(path).stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+    return None
 
 
 def _file_rows(path: str) -> list[dict[str, Any]]:
@@ -171,7 +200,7 @@ def _database_columns(url: str, query: str) -> list[str]:
         return list(result.keys())
 
 
-@contextmanager
+@contextlib.contextmanager
 def _result(url: str, query: str) -> Iterator[sa.CursorResult[Any]]:
     with connected(url, advice="check the table or query of the dimension") as connection:
         # As it is: a colon or a percent sign in it begins no parameter.
