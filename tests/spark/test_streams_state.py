@@ -18,7 +18,7 @@ from tests.support.cli import CommandLine
 from tests.support.wait import eventually
 
 from pyspark_rocketmq import streams
-from pyspark_rocketmq.errors import OptionError, PlanError
+from pyspark_rocketmq.errors import OptionError, PlanError, RocketMQError
 from pyspark_rocketmq.streams import (
     CheckpointStrategy,
     StatefulProcessor,
@@ -306,6 +306,24 @@ def committed(state, name):
 
 def rows_of(df, *names):
     return sorted(tuple(row[name] for name in names) for row in df.collect())
+
+
+@pytest.mark.since_spark("4.1")
+def test_a_job_whose_fields_have_other_types_does_not_continue(spark, folder):
+    """In the results of open windows, a group that was a text and is a number now would be null."""
+
+    def run(key, value):
+        source = StreamBuilder.dataStream("tests", "types", spark)
+        stream = source.fromFile(str(folder), tail=True, schema=f"t long, k {key}, v {value}")
+        window = stream.window(WINDOW).groupBy("k").max("v").waterMark(5).fireMode(2)
+        window.toDataStream().to(lambda df, _: df.collect()).start(availableNow=True)
+
+    write(folder, [at(1, k=1, v=9)])
+    run("string", "long")
+    for key, value in (("long", "long"), ("string", "string")):
+        with pytest.raises(RocketMQError, match="other types now than in the state"):
+            run(key, value)
+    run("string", "long")
 
 
 @pytest.mark.since_spark("4.1")

@@ -127,6 +127,19 @@ def test_state_is_not_taken_for_that_of_something_else(tmp_path):
     record(["by k: max(v)", "top"]).check_pipeline()
 
 
+def test_fields_of_other_types_are_not_taken_for_those_in_the_state(tmp_path):
+    """A group of another type would be null in the results of the windows that are open."""
+    record = partial(JobRecord, "a.b", str(tmp_path / "c"), 1, 2, "", ["orders"], ["Windowed"], ["by k"])
+    (tmp_path / "c" / "offsets").mkdir(parents=True)
+    (tmp_path / "c" / "offsets" / "0").touch()
+    record().write()  # of an earlier release
+    record(["string, bigint"]).check_pipeline()
+    record(["string, bigint"]).write()
+    record(["string, bigint"]).check_pipeline()
+    with pytest.raises(RocketMQError, match=r"other types now .*types=bigint, bigint"):
+        record(["bigint, bigint"]).check_pipeline()
+
+
 def test_the_checkpoint_of_another_job_is_refused(tmp_path):
     """It would begin where the other one has ended, and never have the messages before."""
     record = partial(JobRecord, checkpoint=str(tmp_path / "c"), pid=1, explanation="", sources=["orders"])

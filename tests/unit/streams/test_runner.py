@@ -76,7 +76,7 @@ def test_a_process_that_starts_jobs_for_weeks_keeps_the_last_runs_only(monkeypat
 
 
 def test_the_record_of_a_job_has_what_its_state_depends_on():
-    assert runner._make_record(plan_of(stream().distinct("k")), "c").state == ["distinct k"]
+    assert runner._make_record(plan_of(stream().distinct("k")), "c", None).state == ["distinct k"]
 
 
 def test_a_frame_has_fields_whose_names_have_dots_and_backquotes(monkeypatch):

@@ -121,6 +121,8 @@ class JobRecord:
         The kinds of its steps with state.
     state : list of str
         What the state of each of them depends on. Empty in the records of earlier releases.
+    types : list of str
+        The types of the fields of those whose state we keep: Spark compares only those of its own.
     """
 
     job: str
@@ -131,6 +133,7 @@ class JobRecord:
     sources: list[str] = field(default_factory=list)
     stateful: list[str] = field(default_factory=list)
     state: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
 
     def check_pipeline(self) -> None:
         """Raise an error if the checkpoint is of another job, or of another pipeline of this name.
@@ -171,6 +174,15 @@ class JobRecord:
                 f"would be taken for that of {now!r}. Give the changed pipeline its own name (to begin "
                 "again, remove the folder)",
                 checkpoint=self.checkpoint,
+            )
+        if before.types and before.types != self.types:
+            raise RocketMQError(
+                f"the fields of the job {self.job!r} have other types now than in the state of its "
+                "checkpoint: give them those of before, or the changed pipeline its own name (to begin "
+                "again, remove the folder)",
+                checkpoint=self.checkpoint,
+                types_before="; ".join(before.types),
+                types="; ".join(self.types),
             )
 
     def is_running(self) -> bool:

@@ -27,7 +27,7 @@ from pyspark_rocketmq.streams.connectors.base import SourceConnector
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.row_counts import RunCounts
 from pyspark_rocketmq.streams.plan import nodes as p
-from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends
+from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends, keeps_own_state
 from pyspark_rocketmq.streams.plan.explain import explain_plan
 from pyspark_rocketmq.streams.plan.state import describe_state
 from pyspark_rocketmq.streams.run.dead_letters import DeadLetters, start_dead_letters
@@ -125,7 +125,7 @@ def start(
             compiler.flow(compiler.find_common_step())  # report compile errors now, not after the takeover
             held.enter_context(lock)
         held.enter_context(_follow(session, plan))
-        record = _make_record(plan, checkpoint)
+        record = _make_record(plan, checkpoint, compiler)
         record.check_pipeline()
         take_stop_request(plan.job)  # a request for an earlier run
         forget_unwritten_start(checkpoint)
@@ -157,7 +157,7 @@ def _keep(run_id: str, run: _Run) -> None:
     _runs[run_id] = run
 
 
-def _make_record(plan: p.Plan, checkpoint: str) -> JobRecord:
+def _make_record(plan: p.Plan, checkpoint: str, compiler: Compiler) -> JobRecord:
     nodes = plan.nodes()
     return JobRecord(
         job=plan.job,
@@ -168,7 +168,18 @@ def _make_record(plan: p.Plan, checkpoint: str) -> JobRecord:
         sources=sorted(node.test_name for node in nodes if isinstance(node, p.Source)),
         stateful=[type(node).__name__ for node in nodes if isinstance(node, STATEFUL)],
         state=describe_state(plan),
+        types=_state_types(nodes, compiler),
     )
+
+
+def _state_types(nodes: list[p.Node], compiler: Compiler) -> list[str]:
+    """Return the types of the groups and results of each step whose state we keep."""
+    found = []
+    for node in nodes:
+        if isinstance(node, p.Windowed | p.Group) and keeps_own_state(node):
+            flow, names = compiler.flow(node), [*node.keys, *(item.alias for item in node.aggregates)]
+            found.append(", ".join(flow.type_of(name).simpleString() for name in names))
+    return found
 
 
 def await_end(query: StreamingQuery, plan: p.Plan) -> None:
