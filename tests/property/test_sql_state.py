@@ -64,6 +64,37 @@ def test_a_group_has_the_results_of_the_rows_that_remain(changes: list[tuple[boo
         assert group.is_empty == (not rows)
 
 
+ENDLESS = st.sampled_from([math.nan, -math.nan, math.inf, -math.inf, 1.0, 2.5])
+
+
+@given(st.lists(st.tuples(st.booleans(), ENDLESS)))
+@example([(True, 1.0), (True, math.nan), (False, math.nan)])
+@example([(True, math.inf), (True, -math.inf), (False, math.inf)])
+def test_a_number_without_end_leaves_the_sum_when_its_row_is_taken_back(
+    changes: list[tuple[bool, float]],
+) -> None:
+    folds = (Fold.SUM, Fold.AVG)
+    aggregates = tuple(Aggregate(fold, distinct=each) for fold in folds for each in (False, True))
+    group = Group(Grouping(1, aggregates), changes=True)
+    rows: list[float] = []
+    for added, value in changes:
+        there = [at for at, row in enumerate(rows) if repr(row) == repr(value)]
+        if not added and not there:
+            continue
+        if added:
+            rows.append(value)
+        else:
+            del rows[there[0]]
+        restored = Group(Grouping(1, aggregates), changes=True)
+        restored.unpack(pickle.loads(pickle.dumps(group.pack())))
+        group = restored
+        group.add(1 if added else -1, [value] * len(aggregates))
+        both = rows, list({repr(row): row for row in rows}.values())
+        wanted = [sum(each) if each else None for each in both]
+        wanted += [sum(each) / len(each) if each else None for each in both]
+        assert repr(group.results()) == repr(tuple(wanted))
+
+
 @given(st.lists(VALUES))
 def test_a_group_of_which_no_row_is_taken_back_keeps_no_values(rows: list[int | None]) -> None:
     plain = tuple(each for each in AGGREGATES if not each.distinct)

@@ -22,9 +22,10 @@ class _Kept:
     count : int
         Of values that are not NULL; of rows without an argument.
     total : number, optional
-        Their sum.
+        Their sum, without NaN and infinite values, which could not be taken back from it.
     values : Counter
-        The values, where they are needed to find the next one or the distinct ones.
+        The values, where they are needed to find the next one or the distinct ones; of a sum those that
+        are not in its total.
     best : optional
         The smallest or largest value, if no value is ever taken back.
     """
@@ -111,8 +112,19 @@ def _add(aggregate: Aggregate, kept: _Kept, sign: int, value: Any, *, changes: b
         if not sign:
             return
     kept.count += sign
-    if aggregate.fold in {Fold.SUM, Fold.AVG}:
+    if aggregate.fold not in {Fold.SUM, Fold.AVG}:
+        return
+    if _is_finite(value):
         kept.total = sign * value if kept.total is None else kept.total + sign * value
+    elif not aggregate.distinct:
+        value = same(value)
+        kept.values[value] += sign
+        if not kept.values[value]:
+            del kept.values[value]
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _result(aggregate: Aggregate, kept: _Kept, *, changes: bool) -> Any:
@@ -125,4 +137,6 @@ def _result(aggregate: Aggregate, kept: _Kept, *, changes: bool) -> Any:
         return (max if aggregate.fold is Fold.MAX else min)(there, default=None, key=order)
     if aggregate.fold is Fold.ANY_VALUE or not kept.count:
         return None
-    return kept.total if aggregate.fold is Fold.SUM else kept.total / kept.count
+    endless = [value for value, count in kept.values.items() if count > 0 and not _is_finite(value)]
+    total = sum(endless, kept.total or 0.0) if endless else kept.total
+    return total if aggregate.fold is Fold.SUM else total / kept.count
