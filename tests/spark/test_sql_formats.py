@@ -306,6 +306,23 @@ def test_an_update_without_the_old_row_needs_a_key(spark: SparkSession) -> None:
     assert ops(changes(rows, Changelog.DEBEZIUM, keys=frozenset())) == []
 
 
+def test_a_deleted_row_has_its_key_only(spark: SparkSession) -> None:
+    """As PostgreSQL writes it without REPLICA IDENTITY FULL; the other columns are NOT NULL all the same."""
+    columns = (BodyColumn("id", "INT", nullable=False), BodyColumn("name", "STRING", nullable=False))
+    gone = bodies(
+        spark,
+        json.dumps({"before": {"id": 1, "name": None}, "after": None, "op": "d"}),
+        json.dumps({"before": {"id": 2}, "after": A, "op": "u"}),
+    )
+    found = changes(gone, Changelog.DEBEZIUM, columns=columns, policy=BadRecords.FAIL)
+    assert ops(found) == [("-D", 1, None), ("-U", 2, None), ("+U", 1, "a")]
+    for row in ({"before": {"name": "a"}, "op": "d"}, {"after": {"id": 1, "name": None}, "op": "c"}):
+        rows = bodies(spark, json.dumps(row))
+        assert ops(changes(rows, Changelog.DEBEZIUM, columns=columns)) == []
+    rows = bodies(spark, json.dumps({"before": {"id": 1}, "op": "d"}))
+    assert ops(changes(rows, Changelog.DEBEZIUM, columns=columns, keys=frozenset())) == []
+
+
 # --- jobs -------------------------------------------------------------------------------------------------
 
 JOB = """

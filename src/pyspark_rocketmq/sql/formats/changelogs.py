@@ -126,8 +126,9 @@ def decode_changes(
     for text, value, column in zip(texts, values, columns, strict=True):
         if given.fit is not Fit.LENIENT:
             bad = bad | (text.isNotNull() & value.isNull())
-        if not column.nullable:
-            bad = bad | value.isNull()
+        if not column.nullable:  # a row with a key is removed by it alone
+            needs_key_only = bool(keys) and column.name.lower() not in keys
+            bad = bad | (value.isNull() & ~(F.lit(needs_key_only) & is_removal()))
     return Decoded(one, tuple(values), F.col(BODY).isNotNull() & bad)
 
 
