@@ -31,6 +31,8 @@ LOOKED_UP = (
 )
 JOIN = "SELECT o.id FROM orders AS o JOIN log AS l ON o.cur = l.cur AND o.at BETWEEN l.since AND l.since"
 
+COMMA_JOIN = "SELECT o.id FROM orders AS o, log AS l WHERE o.cur = l.cur AND o.at = l.since"
+
 
 @pytest.mark.parametrize(
     ("query", "old", "new"),
@@ -52,6 +54,11 @@ JOIN = "SELECT o.id FROM orders AS o JOIN log AS l ON o.cur = l.cur AND o.at BET
         (JOIN, "SELECT o.id", "SELECT l.cur"),
         (JOIN, "JOIN", "LEFT JOIN"),
         ("SELECT DISTINCT cur FROM orders", "cur", "id"),
+        ("SELECT id FROM orders UNION SELECT rate FROM log", "id", "id + 1"),
+        ("SELECT id FROM orders UNION (SELECT id FROM log UNION ALL SELECT rate FROM log)", "rate", "id"),
+        ("SELECT COUNT(*) FROM (SELECT id FROM orders UNION SELECT rate FROM log)", "id", "2 * id"),
+        (COMMA_JOIN, "o.cur = l.cur", "l.cur = UPPER(o.cur)"),
+        (f"{JOIN} WHERE o.id > 1", "o.id > 1", "o.id > 1 AND o.id = l.rate"),
         ("SELECT window(at, '1 hour'), COUNT(*) FROM orders GROUP BY window(at, '1 hour')", "1 h", "2 h"),
     ],
 )
@@ -73,6 +80,10 @@ def test_what_state_depends_on_is_in_its_description(query, old, new):
         (JOIN, "SELECT o.id", "SELECT o.id + 1 AS next, o.id AS this"),
         (JOIN.replace("o.id", "o.id, l.cur"), "o.id, l.cur", "l.cur, o.id"),
         (LOOKED_UP, "o.id", "o.id, r.rate"),
+        ("SELECT id FROM orders UNION SELECT rate FROM log", "id FROM orders", "id FROM orders WHERE id > 1"),
+        ("SELECT id FROM orders UNION ALL SELECT rate FROM log", "id", "id + 1"),
+        (COMMA_JOIN, "l.since", "l.since AND o.id > 3 AND l.rate = 2"),
+        (LOOKED_UP, "o.cur = r.cur", "o.cur = r.cur WHERE o.id = r.cur"),
         (SUM, "FROM orders", "FROM orders JOIN files FOR SYSTEM_TIME AS OF now AS f ON id = f.cur"),
     ],
 )

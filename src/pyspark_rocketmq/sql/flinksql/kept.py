@@ -39,10 +39,12 @@ def describe_state(query: Query, known: Mapping[str, Relation]) -> tuple[str, ..
     # The grammar takes Spark's function `window` for the clause.
     renamed = replace(query, padded=_WINDOW.sub(f"{_CALL}(", query.padded))
     try:
-        selects = list(parse_query(renamed).find_all(exp.Select))
+        tree = parse_query(renamed)
+        selects = list(tree.find_all(exp.Select))
         tops = [*selects, *(rows.ranked for rows in known.values() if rows.ranked is not None)]
         ranks = sorted({rank.alias for each in tops if (rank := ranked(each)) is not None})
-        found = ["; ".join(_parts(select, known, ranks)) for select in selects]
+        found = [*map(_united, tree.find_all(exp.Union))]
+        found += ["; ".join(_parts(select, known, ranks)) for select in selects]
     except (ParseError, TokenError, SqlError, RecursionError):  # it may be one of Spark's dialect
         return ()
     return tuple(text.upper().replace(f"{_CALL}(", "WINDOW(") for text in found if text)
@@ -72,8 +74,35 @@ def _parts(select: exp.Select, known: Mapping[str, Relation], ranks: Sequence[st
         using = ", ".join(map(_text, join.args.get("using") or ()))
         yield f"{join.side} join on {using if condition is None else _text(condition)}".strip()
     as_they_are = {join.this.alias_or_name.lower() for join in joins if join not in joined}
+    if joined and (equal := [_text(part) for part in _equal_columns(select, as_they_are)]):
+        yield f"where {' and '.join(equal)}"
     if kept := _kept_columns(select, as_they_are, joins=bool(joined)):
         yield f"keeps {', '.join(kept)}"
+
+
+def _united(union: exp.Union) -> str:
+    """Return the columns of the rows that a UNION keeps, to have each once; nothing of UNION ALL."""
+    if not union.args.get("distinct"):
+        return ""
+    sides = (union.left.unnest(), union.right.unnest())
+    return f"union of {' and '.join(map(_columns_of, sides))}"
+
+
+def _columns_of(rows: exp.Expression) -> str:
+    if isinstance(rows, exp.SetOperation):
+        return " and ".join(_columns_of(side.unnest()) for side in (rows.left, rows.right))
+    return ", ".join(_text(item.unalias()) for item in rows.selects) if isinstance(rows, exp.Query) else ""
+
+
+def _equal_columns(select: exp.Select, as_they_are: Collection[str]) -> Iterator[exp.Expression]:
+    """Return the conditions of WHERE by which Spark joins streams, too: values of columns are equal."""
+    where = select.args.get("where")
+    condition = None if where is None else where.this.unnest()
+    for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+        if not isinstance(part, exp.EQ) or not (part.left.find(exp.Column) and part.right.find(exp.Column)):
+            continue
+        if not any(column.table.lower() in as_they_are for column in part.find_all(exp.Column)):
+            yield part
 
 
 def _kept_columns(select: exp.Select, as_they_are: Collection[str], *, joins: bool) -> list[str]:
