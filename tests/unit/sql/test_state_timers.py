@@ -134,3 +134,34 @@ def test_a_key_whose_rows_have_no_version_leaves_no_state():
     store.batch([("b", order(0, "+I", None, "1.5"))], 0)
     assert sorted(map(tuple, store.batch([], 5_000))) == [(1, None, False), (2, "1.5", True)]
     assert (set(store.states), store.timers) == ({"b"}, set())
+
+
+def test_a_deleted_row_without_a_time_ends_the_last_version():
+    """As PostgreSQL writes it without REPLICA IDENTITY FULL: with its key only."""
+    output = StructType(
+        [StructField("at", LongType()), StructField("rate", StringType()), StructField("has", BooleanType())]
+    )
+    change = Row("__o0", OP, "at", "rate")
+
+    def joined(*last: Row) -> list[tuple[Any, ...]]:
+        store = Store(JoinVersions(["at"], ["rate"], output, outer=True))
+        versions = [change(at * SECOND, "+I", None, str(at)) for at in (1, 3)]
+        store.batch([("k", each) for each in versions], 0)
+        orders = [change(at * SECOND, None, at, None) for at in (2, 4, 6)]
+        store.batch([("k", each) for each in (*last, *orders)], 0)
+        return sorted(map(tuple, store.batch([], 9_000)))
+
+    gone = [(2, "1", True), (4, None, False), (6, None, False)]
+    assert joined(change(3 * SECOND, "-D", None, "3")) == gone
+    assert joined(change(None, "-D", None, None)) == gone
+    assert joined(change(None, "-U", None, None), change(5 * SECOND, "+U", None, "5")) == [
+        (2, "1", True),
+        (4, "3", True),
+        (6, "5", True),
+    ]
+    for op in (None, "+I", "+U"):
+        with pytest.raises(ValueError, match="has no time"):
+            joined(change(None, op, None, None))
+    alone = Store(JoinVersions(["at"], ["rate"], output, outer=True))
+    alone.batch([("k", change(None, "-D", None, None))], 0)
+    assert alone.states == {}

@@ -114,6 +114,11 @@ class History:
         """Add a version, valid from a time. None: there is none. Of two, the later one is valid."""
         insort(self._versions, (time, version), key=_time)
 
+    def remove_last(self) -> None:
+        """Remove the last version, from its own time on."""
+        if self._versions:
+            self.replace(self._versions[-1][0], None)
+
     @property
     def first(self) -> int | None:
         """The time of the first row that waits."""

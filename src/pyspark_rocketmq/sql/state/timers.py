@@ -53,7 +53,7 @@ class _Waiting(StatefulProcessor):
         """Return an empty state."""
 
     @abstractmethod
-    def take(self, kept: Any, row: Row, time: int) -> None:
+    def take(self, kept: Any, row: Row) -> None:
         """Add a row to the state."""
 
     @abstractmethod
@@ -65,11 +65,7 @@ class _Waiting(StatefulProcessor):
         del key
         kept, waits, ends = self._load()
         for row in rows:
-            if row[TIME] is None:
-                raise ValueError(
-                    "a row of an OVER or a join FOR SYSTEM_TIME AS OF has no time: filter it out"
-                )
-            self.take(kept, row, row[TIME])
+            self.take(kept, row)
         watermark_ms = timerValues.getCurrentWatermarkInMs()
         if isinstance(kept, History):  # a key without rows that wait has no timer
             kept.forget(watermark_ms * _MILLI)
@@ -115,6 +111,12 @@ class _Waiting(StatefulProcessor):
         self._state.update((pickle.dumps((kept.pack(), waits, ends)),))
 
 
+def _time(row: Row) -> int:
+    if row[TIME] is None:
+        raise ValueError("a row of an OVER or a join FOR SYSTEM_TIME AS OF has no time: filter it out")
+    return int(row[TIME])
+
+
 class OverRows(_Waiting):
     """The aggregates of the rows before each row."""
 
@@ -131,10 +133,10 @@ class OverRows(_Waiting):
         """Return an empty state."""
         return Frames(self._over)
 
-    def take(self, kept: Frames, row: Row, time: int) -> None:
+    def take(self, kept: Frames, row: Row) -> None:
         """Add a row to the state."""
         arguments = tuple(None if name is None else plain(row[name]) for name in self._arguments)
-        kept.add(time, arguments, tuple(plain(row[name]) for name in self._columns))
+        kept.add(_time(row), arguments, tuple(plain(row[name]) for name in self._columns))
 
     def emit(self, kept: Frames, watermark: int) -> Iterator[Row]:
         """Yield the results before a watermark."""
@@ -159,15 +161,17 @@ class JoinVersions(_Waiting):
         """Return an empty state."""
         return History()
 
-    def take(self, kept: History, row: Row, time: int) -> None:
-        """Add a row, or a version, to the state."""
+    def take(self, kept: History, row: Row) -> None:
+        """Add a row, or a version, to the state. A deleted row may have its key only, and no time."""
         match row[OP]:
             case None:
-                kept.add(time, tuple(row[name] for name in self._columns))
+                kept.add(_time(row), tuple(row[name] for name in self._columns))
+            case "-D" if row[TIME] is None:
+                kept.remove_last()
             case "-D":
-                kept.replace(time, None)
+                kept.replace(row[TIME], None)
             case "+I" | "+U":
-                kept.replace(time, tuple(row[name] for name in self._versions))
+                kept.replace(_time(row), tuple(row[name] for name in self._versions))
 
     def emit(self, kept: History, watermark: int) -> Iterator[Row]:
         """Yield the results before a watermark. The last column is whether a row has a version."""
