@@ -553,6 +553,11 @@ def test_table_functions():
             (1, 8),
             "at most 27 digits",
         ),
+        (
+            "SELECT SUM(DISTINCT CAST(a AS DECIMAL(10, x))) FROM bid GROUP BY b",
+            (1, 8),
+            "DECIMAL(p, s) with two numbers, not DECIMAL(10, X)",
+        ),
         ("SELECT SUM(DISTINCT CAST(a AS DATE)) FROM bid GROUP BY b", (1, 8), "adds numbers"),
         ("SELECT b.items[0] FROM bid b", (1, 8), "indexed from 1"),
         (

@@ -278,6 +278,8 @@ def _sum(value: exp.Expression, place: Position) -> str:
         return _SUM.format("DOUBLE")
     if kind is not exp.DType.DECIMAL:
         place.fail("SUM(DISTINCT …) adds numbers: cast to BIGINT, DOUBLE or DECIMAL(p, s)")
+    if not all(part.name.isdigit() for part in inner.to.expressions):
+        place.fail(f"SUM(DISTINCT …) of a stream adds DECIMAL(p, s) with two numbers, not {inner.to.sql()}")
     given = [int(part.name) for part in inner.to.expressions]
     digits, scale = [*given, *(10, 0)[len(given) :]]  # DECIMAL is DECIMAL(10, 0)
     if digits > _MOST_DIGITS:
