@@ -88,7 +88,7 @@ def _united(union: exp.Union) -> str:
     return f"union of {' and '.join(map(_columns_of, sides))}"
 
 
-def _columns_of(rows: exp.Expression) -> str:
+def _columns_of(rows: exp.Expr) -> str:
     if isinstance(rows, exp.SetOperation):
         return " and ".join(_columns_of(side.unnest()) for side in (rows.left, rows.right))
     return ", ".join(_text(item.unalias()) for item in rows.selects) if isinstance(rows, exp.Query) else ""
@@ -165,7 +165,7 @@ def _resolved(group: exp.Group, select: exp.Select) -> exp.Expression:
     return copied
 
 
-def _text(part: exp.Expression) -> str:
+def _text(part: exp.Expr) -> str:
     """Return a part as text, without the names of tables, which may change."""
     copied = part.copy()
     for column in copied.find_all(exp.Column):
