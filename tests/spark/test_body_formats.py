@@ -49,6 +49,13 @@ def test_rows_of_csv_come_back_as_they_were(spark):
     assert trimmed.collect() == [("a ,1",)]
     unquoted = to_rocketmq(spark.sql("SELECT '' a, 1 b"), "csv", quote="")
     assert unquoted.collect() == [(",1",)]
+    for text in ("a|b\\", "#", '"'):
+        unquoted = to_rocketmq(spark.createDataFrame([(text, 1)], "a STRING, b INT"), "csv", quote="")
+        assert unquoted.collect() == [(f"{text},1",)]
+    for text in ("a,b", "a\nb", "\r"):
+        unquoted = to_rocketmq(spark.createDataFrame([(text, 1)], "a STRING, b INT"), "csv", quote="")
+        with pytest.raises(PySparkException, match="without a quote character cannot write"):
+            unquoted.collect()
 
 
 def test_quotes_in_csv_are_doubled_as_in_flink(spark, messages):

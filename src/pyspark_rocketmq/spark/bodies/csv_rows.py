@@ -2,9 +2,10 @@
 
 # Facts (Spark 4.0 to 4.3, CSVOptions, UnivocityGenerator, UnivocityParser): to_csv removes characters up to
 # the space from both ends of a text. An empty text is written as "", which from_csv reads as null, because
-# the text of a null is the empty one. Without a quote character, "" is taken as it is. Bytes are written for
-# people, as [01 02]. A quote within a quoted field gets a backslash, unless the quote is the escape.
-# Flink and RFC 4180 double it. Flink writes bytes in base64 (RowDataToCsvConverters, CsvToRowDataConverters
+# the text of a null is the empty one. Without a quote character, "" is taken as it is, and U+0000 is written
+# for quotes, also around a text that begins as a comment does (#). Bytes are written for people, as [01 02].
+# A quote within a quoted field gets a backslash, unless the quote is the escape. Flink and RFC 4180 double
+# it. Flink writes bytes in base64 (RowDataToCsvConverters, CsvToRowDataConverters
 # of 1.20).
 
 from __future__ import annotations
@@ -30,6 +31,14 @@ __all__ = [
 _READ_AS_NULL: Final = "\ufdd0"
 """The text of an empty field, which is null: a character that Unicode leaves to programs, in no text."""
 
+_NO_QUOTE: Final = "\0"
+"""What Spark writes around a value that needs quotes, if there is no character for them."""
+
+_DIVIDED: Final = (
+    "a value holds a delimiter, the end of a line or the beginning of a comment, which format=csv without a "
+    "quote character cannot write: set a quote character, or use json"
+)
+
 _KEEP_SPACE: Final = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
 
 
@@ -40,7 +49,7 @@ def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 def writing_settings(given: Mapping[str, str]) -> dict[str, str]:
     """Return the options by which Spark writes CSV."""
-    unquoted = {"emptyValue": ""} if _quote(given) == "" else {}
+    unquoted = {"emptyValue": "", "comment": _READ_AS_NULL} if _quote(given) == "" else {}
     return add_defaults({**_KEEP_SPACE, **EXACT_TIMES, **unquoted, **_doubled_quotes(given)}, given)
 
 
@@ -85,4 +94,8 @@ def write_csv(values: Mapping[str, Column], kinds: Mapping[str, str], given: Map
         (F.base64(values[name.lower()]) if kind == "BINARY" else values[name.lower()]).alias(name)
         for name, kind in kinds.items()
     ]
-    return F.to_csv(F.struct(*fields), writing_settings(given))
+    row = F.to_csv(F.struct(*fields), writing_settings(given))
+    if _quote(given):
+        return row
+    failure = F.raise_error(F.lit(_DIVIDED)).cast("string")
+    return F.when(F.contains(row, F.lit(_NO_QUOTE)), failure).otherwise(row)
