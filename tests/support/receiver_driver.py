@@ -35,6 +35,11 @@ class ReceiverDriver:
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the task has closed its connection."""
+        return not self._thread.is_alive()
+
     def _serve(self) -> None:
         connection, _ = self._server.accept()
         with connection, self._server:

@@ -94,8 +94,7 @@ class ReceiverTask:
             The driver is gone, or has replaced this task with another one.
         """
         with Link(self._spec, self._options.ttl_ms / 1000) as link:
-            self._obey(link.tell(FrameKind.STARTED, socket.gethostname().encode()))
-            going = True
+            going = self._obey(link.tell(FrameKind.STARTED, socket.gethostname().encode()))
             while going:
                 self._start()
                 try:
@@ -105,8 +104,9 @@ class ReceiverTask:
                     self._stop()
                 if self._restart is not None:
                     reason, self._restart = self._restart, None
-                    self._obey(link.tell(FrameKind.RESTART, reason.encode(), skipped=self._skipped))
-                    self._clock.sleep(self._restart_delay_s)
+                    going = self._obey(link.tell(FrameKind.RESTART, reason.encode(), skipped=self._skipped))
+                    if going:
+                        self._clock.sleep(self._restart_delay_s)
 
     # --- what receivers call ---
 
@@ -196,10 +196,8 @@ class ReceiverTask:
             self._store(link, self._collector.take())
             if self._clock.monotonic() - self._told_at >= _ALIVE_S:
                 self._told_at = self._clock.monotonic()
-                reply = link.tell(FrameKind.ALIVE, skipped=self._skipped)
-                if reply.status is ReplyStatus.STOP:
+                if not self._obey(link.tell(FrameKind.ALIVE, skipped=self._skipped)):
                     return False
-                self._obey(reply)
         return True
 
     def _drain(self, link: Link) -> None:
@@ -257,8 +255,10 @@ class ReceiverTask:
             if self._restart is None:
                 self._store_block(link, part)
 
-    def _obey(self, reply: Reply) -> None:
+    def _obey(self, reply: Reply) -> bool:
+        """Receive at the driver's rate; return whether to receive at all."""
         self._limiter.rate = reply.rate
+        return reply.status is not ReplyStatus.STOP
 
     # --- the consumer's threads ---
 

@@ -496,6 +496,22 @@ def test_restart_is_told_and_who_is_no_task_cannot(running):
     assert pickle.loads(pickle.dumps(receiver)).isStopped()
 
 
+class Unable(Fed):
+    """A receiver that finds no server whenever it starts."""
+
+    def onStart(self) -> None:
+        super().onStart()
+        raise ConnectionLostError("no name server answers", addr="127.0.0.1:1")
+
+
+def test_a_receiver_that_cannot_start_is_stopped_as_any_other(running):
+    receiver = Unable(None, "orders", "g", options=NAMES)
+    _, driver = running(receiver)
+    eventually(lambda: receiver.started >= 3, what="more tries")
+    driver.stop = True
+    eventually(lambda: driver.ended, 15, what="the task to end")
+
+
 def test_a_driver_that_goes_away_ends_the_task():
     server = socket.create_server(("127.0.0.1", 0))
     spec = ReceiverSpec(0, "127.0.0.1", server.getsockname()[1], SECRET, 20)
