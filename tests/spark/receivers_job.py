@@ -16,13 +16,14 @@ from pyspark_rocketmq.dstream.jvm import executors
 _INTERVAL_S = 0.5
 
 
-def main(name_server: str, topic: str, group: str) -> None:
-    """Receive until the standard input ends."""
+def main(name_server: str, topic: str, group: str, *more: str) -> None:
+    """Receive until the standard input ends. ``more`` are settings of Spark, ``key=value``."""
     warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
+        **dict(setting.split("=", 1) for setting in more),
     }
     conf = SparkConf().setMaster("local-cluster[2,2,512]").setAppName("receivers").setAll([*settings.items()])
     sc = SparkContext(conf=conf)
@@ -44,6 +45,7 @@ def main(name_server: str, topic: str, group: str) -> None:
         )
         print("|started", flush=True)
         sys.stdin.read()
+        print(f"|failures: {sum(info.failures for info in RocketMQUtils.receiverInfos())}", flush=True)
         RocketMQUtils.stopReceivers(60)
         ssc.stop(stopSparkContext=False, stopGraceFully=True)
         print("|stopped", flush=True)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Self
 
@@ -16,11 +17,14 @@ import pytest
 from tests.support.java_member import JavaMember
 from tests.support.lean_jvm import COMPILED
 from tests.support.scratch import scratch_env
-from tests.support.standalone import is_executor
+from tests.support.standalone import is_executor, programs, start_master, start_worker
 from tests.support.wait import eventually
 
 ROOT = Path(__file__).parents[2]
 QUEUES = 6
+LONG_S = 3
+"""How long tasks may take before Spark runs them once more."""
+
 SHARE_S = 60
 """Members compare their queues every 20 s; a Java client may pull its share only after its next heartbeat."""
 
@@ -149,3 +153,28 @@ def test_each_message_once_and_a_copy_of_each_block_on_another_executor(
     copied = [places for places in executors.values() if len(places) == 2]
     assert copied, "no block was copied"
     assert all("driver" in places for places in copied), executors
+
+
+@pytest.mark.needs("programs")
+@pytest.mark.timeout(360)
+def test_receivers_are_not_run_twice_because_they_take_long(mq, send, topic, group, tmp_path):
+    """Spark runs a task once more on another host only: two names of this machine."""
+    name = topic(queues=QUEUES)
+    with programs(tmp_path) as start:
+        master = start_master(start)
+        for host in ("127.0.0.1", "localhost"):
+            start_worker(start, master, f"worker-{host}", host, tmp_path, cores=2)
+        long = f"spark.speculation.task.duration.threshold={LONG_S}s"
+        settings = [f"spark.master={master}", "spark.speculation=true", long]
+        with ReceiversJob(tmp_path, mq.name_server, name, group, *settings) as job:
+            began = time.monotonic()
+
+            def long_enough() -> bool:
+                send(name, QUEUES)
+                return time.monotonic() - began > 5 * LONG_S
+
+            eventually(long_enough, SHARE_S, what="tasks that take long")
+            sent = len(send.sent[name])
+            eventually(lambda: len(set(job.got)) == sent, SHARE_S, what="all messages")
+            job.end()
+    assert "|failures: 0" in job.lines

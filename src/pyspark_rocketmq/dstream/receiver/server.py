@@ -147,6 +147,7 @@ class ReceiverServer:
         self._server.bind(self._jvm.java.net.InetSocketAddress(bound, 0))
         self._port = int(self._server.socket().getLocalPort())
         delay = conf.get("spark.streaming.receiverRestartDelay", "2000") or "2000"
+        self._is_speculated = _is_speculated(sc)
         self._runner = ReceiverRunner(receiver, receiver.parsed(), int(delay) / 1000)
         interval = self._jvm.org.apache.spark.network.util.JavaUtils.timeStringAsMs(
             conf.get("spark.streaming.blockInterval", "200ms")
@@ -232,7 +233,8 @@ class ReceiverServer:
         self._sc.setJobGroup(self._name, f"receiver {number} of {self._name}")
         self._sc.setLocalProperty("spark.scheduler.pool", _POOL)
         rdd = elements_rdd(self._sc, [spec], [[there[number % len(there)]] if there else []])
-        rdd.mapPartitionsWithIndex(self._runner).collect()
+        once = rdd.barrier() if self._is_speculated else rdd  # barrier tasks are never run twice
+        once.mapPartitionsWithIndex(self._runner).collect()
 
     # --- the connections ---
 
@@ -336,6 +338,22 @@ class ReceiverServer:
 
     def _write(self, channel: Any, data: bytes) -> None:
         channel.write(self._jvm.java.nio.ByteBuffer.wrap(bytearray(data)))
+
+
+def _is_speculated(sc: SparkContext) -> bool:
+    """Whether Spark runs a task once more because it takes long: receivers do, and would be replaced."""
+    conf = sc.getConf()
+    after = conf.get("spark.speculation.task.duration.threshold")
+    if after is None or (conf.get("spark.speculation") or "false").lower() != "true":
+        return False
+    if (conf.get("spark.dynamicAllocation.enabled") or "false").lower() == "true":  # Spark: no barriers then
+        _LOG.warning(
+            "spark.speculation starts each receiver again after %s, and messages repeat: unset "
+            "spark.speculation.task.duration.threshold, or spark.dynamicAllocation.enabled",
+            after,
+        )
+        return False
+    return True
 
 
 def _quietly(step: Callable[[], Any]) -> None:
