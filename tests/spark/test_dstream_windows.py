@@ -149,3 +149,54 @@ def test_windows_and_states_after_a_recovery_are_those_of_the_batches(
     eventually(lambda: newest() > at, 60, what="a batch after them")
     ssc.stop(stopSparkContext=False)
     check_outputs()
+
+
+def test_a_receiver_without_a_log_recovers_and_its_windows_begin_again(
+    contexts, mq, send, topic, group, tmp_path
+):
+    name, checkpoint = topic(queues=2), str(tmp_path / "checkpoint")
+    OUTPUTS.clear()
+
+    def set_up() -> StreamingContext:
+        ssc = StreamingContext(SparkContext._active_spark_context, INTERVAL_S)
+        ssc.checkpoint(checkpoint)
+        properties = {
+            RocketMQConfig.NAME_SERVER_ADDR: mq.name_server,
+            RocketMQConfig.CONSUMER_GROUP: group,
+            RocketMQConfig.CONSUMER_TOPIC: name,
+            RocketMQConfig.CONSUMER_OFFSET_RESET_TO: "earliest",
+        }
+        received = RocketMQUtils.createInputDStream(ssc, properties, "MEMORY_ONLY")
+        rows = received.map(lambda m: (m.queue_id, m.queue_offset))
+        rows.foreachRDD(take_rows)
+        rows.window(LENGTH * INTERVAL_S, INTERVAL_S).foreachRDD(take_window)
+        return ssc
+
+    def run(parts: range) -> None:
+        ssc = contexts(lambda: StreamingContext.getOrCreate(checkpoint, set_up))
+        ssc.start()
+        for part in parts:
+            send(name, 10)
+            eventually(lambda: len(all_rows()) == part * 10, 60, what="the messages")  # noqa: B023 - at once
+        at = max(OUTPUTS["window"])
+        eventually(lambda: max(list(OUTPUTS["window"])) > at, 60, what="a window after them")
+        ssc.stop(stopSparkContext=False)
+
+    def all_rows() -> set:
+        return {row for tries in list(OUTPUTS["rows"].values()) for each in tries for row in each}
+
+    run(range(1, 3))
+    before = {output: {time: len(tries) for time, tries in OUTPUTS[output].items()} for output in OUTPUTS}
+    run(range(3, 5))
+
+    def since(output: str) -> dict[datetime, list[list]]:
+        tries = {
+            time: all_tries[before[output].get(time, 0) :] for time, all_tries in OUTPUTS[output].items()
+        }
+        return {time: some for time, some in tries.items() if some}
+
+    rows, windows = since("rows"), since("window")
+    assert sum(len(each) for tries in rows.values() for each in tries) >= 20
+    for time, tries in windows.items():
+        inside = [each for at in range(LENGTH) for each in rows.get(time - at * INTERVAL, ())]
+        assert tries == [sorted(row for each in inside for row in each)], time
