@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +17,9 @@ from pyspark_rocketmq.options import parse_direct_options
 __all__ = ["CommitCallback", "CommitQueue", "Committer"]
 
 _LOG: Final = logging.getLogger(__name__)
+
+_LAST_COMMIT_PATIENCE_S: Final = 10.0
+"""How long a program that ends waits for its last commit."""
 
 CommitCallback: TypeAlias = Callable[[Mapping[MessageQueue, int], RocketMQError | None], None]
 """Called with the offsets, and with None or the error."""
@@ -38,6 +41,7 @@ class Committer(CanCommitOffsets):
         self._given = dict(given)
         self._group = group
         self._queue = CommitQueue(self._commit)  # at once: two threads may make the first call
+        self._used = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Committer, (self._given, self._group)
@@ -48,9 +52,12 @@ class Committer(CanCommitOffsets):
         Delivery promise: at least once. The committed offset is the next one to read, so a new stream of the
         group begins exactly there. Batches that were not committed before a crash are read again. Call it on
         the driver. Without a callback, a failure is logged. Calls that wait for a commit under way are made
-        together, and told of the same error.
+        together, and told of the same error. A program that ends waits up to 10 s for its last commit.
         """
         if ends := to_ranges(offsetRanges).ends:
+            if not self._used:
+                self._used = True
+                atexit.register(self._queue.finish, _LAST_COMMIT_PATIENCE_S)
             self._queue.add(ends, callback)
 
     def _commit(self, ends: Mapping[MessageQueue, int]) -> None:
@@ -74,7 +81,7 @@ class CommitQueue:
     ) -> None:
         self._commit = commit
         self._host = host
-        self._lock = threading.Lock()
+        self._turn = host.condition()
         self._waiting: list[tuple[dict[MessageQueue, int], CommitCallback | None]] = []
         self._works = False
 
@@ -86,7 +93,7 @@ class CommitQueue:
         RuntimeError
             No thread can be started. The offsets are not committed.
         """
-        with self._lock:
+        with self._turn:
             self._waiting.append((ends, callback))
             if not self._works:
                 self._works = True
@@ -97,11 +104,18 @@ class CommitQueue:
                     self._waiting.pop()
                     raise
 
+    def finish(self, timeout_s: float) -> None:
+        """Wait until everything is committed, or could not be, or until the time is over."""
+        with self._turn:
+            if not self._turn.wait_for(lambda: not self._works, timeout_s):
+                _LOG.warning("the last offsets are not committed after %.0f s", timeout_s)
+
     def _work(self) -> None:
         while True:
-            with self._lock:
+            with self._turn:
                 if not self._waiting:
                     self._works = False
+                    self._turn.notify_all()
                     return
                 calls, self._waiting = self._waiting, []
             together: dict[MessageQueue, int] = {}

@@ -48,11 +48,13 @@ from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient
 from pyspark_rocketmq.options import SourceOptions, parse_direct_options
 
-__all__ = ["BatchMaker", "RocketMQDStream"]
+__all__ = ["BatchMaker", "RocketMQDStream", "end_commits"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 _SHOWN_RANGES: Final = 20
+
+_LAST_COMMIT_PATIENCE_S: Final = 10.0
 
 _EVENT_PATIENCE_MS: Final = 60_000
 """How long Spark may take to report the end of a batch."""
@@ -140,7 +142,7 @@ class _Run(StreamingListener):
         directory = self._context.checkpointDir()
         self._log = None if directory is None else BatchLog(sc, directory, maker.stream_id)
         listen(sc, self._context, self)
-        weakref.finalize(self, self._client.close)
+        weakref.finalize(self, end_commits, self._commits, self._client)
 
     def batch(self, time_ms: int) -> RocketMQRDD:
         """Plan a batch, create its RDD, and report it to Spark."""
@@ -226,6 +228,12 @@ class _Run(StreamingListener):
         report_input(
             self._sc, self._context, self._maker.stream_id, time_ms, messages=ranges.planned, about=about
         )
+
+
+def end_commits(commits: GroupCommits, client: PlanningClient) -> None:
+    """Make the last commit of a program that ends."""
+    commits.flush(_LAST_COMMIT_PATIENCE_S)
+    client.close()
 
 
 class RocketMQDStream(DStream[Any], CanCommitOffsets):

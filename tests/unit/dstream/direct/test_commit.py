@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 import threading
 
@@ -178,3 +179,60 @@ def test_a_commit_that_got_no_thread_is_refused_and_the_next_one_is_made():
     commits.add(ENDS, lambda *_: told.append("made"))
     eventually(lambda: told == ["made"] and no_thread_is_left(), what="the next commit")
     assert done == [ENDS]
+
+
+SLOW_BROKER = """
+import time
+from pyspark_rocketmq.dstream.direct import commit
+from pyspark_rocketmq.model import OffsetRange
+
+class Slow:
+    def commit_offsets(self, group, ends):
+        time.sleep(0.5)
+        print(*ends.values(), flush=True)
+
+commit.shared_client = lambda _: Slow()
+commits = commit.Committer({"nameServer": "127.0.0.1:1"}, "g")
+for queue_id in range(2):
+    commits.commitAsync([OffsetRange.create("t", queue_id, "a", 3, 7 + queue_id)])
+"""
+
+AUTO_COMMIT = """
+import time, weakref
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.dstream.direct.stream import end_commits
+from pyspark_rocketmq.model import MessageQueue
+from pyspark_rocketmq.offsets.group_commits import GroupCommits
+
+class Slow:
+    def try_commit_offsets(self, group, ends):
+        time.sleep(0.5)
+        print(*ends.values(), flush=True)
+        return {}
+
+    def close(self):
+        print("closed", flush=True)
+
+client = Slow()
+commits = GroupCommits("g", client, interval_ms=0, clock=SYSTEM_CLOCK)
+weakref.finalize(commits, end_commits, commits, client)
+commits.record_finished({MessageQueue("t", "a", 0): 7})
+"""
+
+
+@pytest.mark.parametrize(("program", "prints"), [(SLOW_BROKER, ["7", "8"]), (AUTO_COMMIT, ["7", "closed"])])
+def test_a_program_that_ends_waits_for_its_last_commit(program, prints):
+    """As after ``ssc.stop``: the output of the last batch has called ``commitAsync`` just now."""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == prints, done.stderr
+
+
+def test_a_program_that_ends_does_not_wait_any_longer_for_a_commit(caplog):
+    let_go = threading.Event()
+    commits = CommitQueue(lambda _: let_go.wait(60))
+    commits.add(ENDS, None)
+    commits.finish(0.05)
+    assert "the last offsets are not committed" in caplog.text
+    let_go.set()
+    eventually(no_thread_is_left, what="the thread to end")
