@@ -295,3 +295,25 @@ def test_a_reliable_receiver_without_a_checkpoint_directory_is_refused_when_it_i
         return ssc
 
     assert StreamingContext.getOrCreate(str(tmp_path / "checkpoint"), set_up) is ssc
+
+
+def test_a_receiver_that_waits_for_a_core_is_stopped(contexts, spark, properties, send, topic, tmp_path):
+    """As when its executor is gone, and the others have no core for it."""
+    name, let_go, sc = topic(queues=1), tmp_path / "let-go", spark.sparkContext
+
+    def hold(number: int) -> None:
+        (tmp_path / f"core-{number}").touch()
+        eventually(let_go.exists, 120, what="the end of the test")
+
+    held = threading.Thread(target=lambda: sc.parallelize(range(2), 2).foreach(hold), daemon=True)
+    held.start()
+    try:
+        eventually(lambda: len(list(tmp_path.glob("core-*"))) == 2, 60, what="all cores to be busy")
+        ssc = contexts()
+        RocketMQUtils.createInputDStream(ssc, properties(name)).foreachRDD(lambda rdd: None)
+        ssc.start()
+        eventually(RocketMQUtils.receiverInfos, 60, what="the receiver's job")
+        RocketMQUtils.stopReceivers(15)
+    finally:
+        let_go.touch()
+        held.join(60)

@@ -6,8 +6,9 @@ import hmac
 import logging
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JError
@@ -177,8 +178,14 @@ class ReceiverServer:
         return self._stopping.is_set()
 
     def ask_to_stop(self) -> None:
-        """Have the receivers store their pending messages, leave the group, and end."""
+        """Have the receivers store their pending messages, leave the group, and end.
+
+        Those that are not connected wait for a core, possibly for long: their jobs are canceled.
+        """
         self._stopping.set()
+        with self._lock:
+            waiting = [number for number in range(len(self.infos)) if number not in self._channels]
+        self._cancel(waiting)
 
     @property
     def stopped(self) -> bool:
@@ -196,10 +203,17 @@ class ReceiverServer:
         for keeper in self._keepers:
             if keeper.is_alive():
                 keeper.join(max(0.0, deadline - self._clock.monotonic()))
-        if not self.stopped:
-            _quietly(lambda: self._scala.cancelJobGroup(self._name))
+        self._cancel(range(len(self._keepers)))
 
     # --- the jobs ---
+
+    def _cancel(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            if self._keepers[number].is_alive():
+                _quietly(partial(self._scala.cancelJobGroup, self._group(number)))
+
+    def _group(self, number: int) -> str:
+        return f"{self._name}-{number}"
 
     def _keep(self, number: int) -> None:
         info = self.infos[number]
@@ -230,7 +244,7 @@ class ReceiverServer:
     def _job(self, number: int) -> None:
         spec = ReceiverSpec(number, self._host, self._port, self._secret, self._interval_ms)
         there = executors(self._sc)
-        self._sc.setJobGroup(self._name, f"receiver {number} of {self._name}")
+        self._sc.setJobGroup(self._group(number), f"receiver {number} of {self._name}")
         self._sc.setLocalProperty("spark.scheduler.pool", _POOL)
         rdd = elements_rdd(self._sc, [spec], [[there[number % len(there)]] if there else []])
         once = rdd.barrier() if self._is_speculated else rdd  # barrier tasks are never run twice

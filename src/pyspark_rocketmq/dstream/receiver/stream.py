@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.streaming import DStream, StreamingContext, StreamingListener
 
-from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.dstream.jvm import (
     failures,
     has_job,
@@ -204,13 +204,12 @@ class _Run(StreamingListener):
 
     def stop(self, timeout_s: float) -> bool:
         """Stop the receivers, wait until batches contain all that they stored; return whether they do."""
+        deadline = Deadline(SYSTEM_CLOCK, timeout_s * 1000)
         self._server.ask_to_stop()
-        deadline = SYSTEM_CLOCK.monotonic() + timeout_s
-        while not self._server.stopped or self._store.unallocated:
-            if SYSTEM_CLOCK.monotonic() >= deadline:
-                return False
+        while (left := not self._server.stopped or self._store.unallocated) and not deadline.expired:
             SYSTEM_CLOCK.sleep(0.05)
-        return True
+            self._server.ask_to_stop()  # a job may have been started meanwhile
+        return not left
 
     @property
     def stopped(self) -> bool:
