@@ -122,7 +122,7 @@ class JobRecord:
     state : list of str
         What the state of each of them depends on. Empty in the records of earlier releases.
     types : list of str
-        The types of the fields of those whose state we keep: Spark compares only those of its own.
+        The types of the fields of those whose state we keep: Spark compares only those that it keeps itself.
     """
 
     job: str
