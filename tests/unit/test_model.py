@@ -3,9 +3,11 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
-from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange, OutgoingMessage
 
 VALUES = {
     name: name if "str" in str(kind) else number
@@ -70,3 +72,32 @@ def test_a_range_is_read_from_a_checkpoint_that_an_earlier_release_wrote():
         b"MessageQueue\x94\x93\x94)\x81\x94]\x94(\x8c\x06orders\x94\x8c\x08broker-a\x94K\x01ebK\x02K\x03eb."
     )
     assert pickle.loads(written) == OffsetRange(MessageQueue("orders", "broker-a", 1), 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"topic": b"orders"}, "the topic is a text, not b'orders'"),
+        ({"tags": 5}, "the tag is a text, not 5"),
+        ({"keys": 42}, "keys are texts, or one text, not 42"),
+        ({"keys": None}, "keys are texts, or one text, not None"),
+        ({"keys": ["a", 1]}, r"keys are texts, or one text, not \['a', 1\]"),
+        ({"sharding_key": 7}, "the sharding key is a text, not 7"),
+        ({"properties": None}, "properties are a mapping of texts to texts, not None"),
+        ({"properties": {"region": 3}}, "properties are a mapping of texts to texts, not {'region': 3}"),
+        ({"properties": {3: "region"}}, "properties are a mapping of texts to texts, not {3: 'region'}"),
+        ({"flag": "1"}, "flag is a whole number, not '1'"),
+        ({"delay_level": None}, "delay_level is a whole number, not None"),
+        ({"delay_level": "3"}, "delay_level is a whole number, not '3'"),
+        ({"delay_ms": 1.5}, "delay_ms is a whole number, not 1.5"),
+        ({"deliver_at_ms": "now"}, "deliver_at_ms is a whole number, not 'now'"),
+    ],
+)
+def test_a_message_with_a_value_of_another_type_is_refused_by_its_name(given, said):
+    with pytest.raises(OptionError, match=said):
+        OutgoingMessage(**{"topic": "orders", "body": b"x"} | given)
+
+
+def test_a_message_takes_numbers_of_numpy_and_any_sequence_of_keys():
+    message = OutgoingMessage("orders", b"x", keys=("a", "b"), flag=np.int32(1), delay_ms=np.int64(5))
+    assert (message.keys, message.flag, message.delay_ms) == (("a", "b"), 1, 5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
@@ -104,7 +104,7 @@ class OutgoingMessage:
     Raises
     ------
     OptionError
-        A value that no broker accepts, or more than one kind of delay.
+        A value of another type, or that no broker accepts, or more than one kind of delay.
     """
 
     topic: str
@@ -122,6 +122,18 @@ class OutgoingMessage:
     def __post_init__(self) -> None:
         if not self.topic:
             raise OptionError("a message needs a topic")
+        keys = (self.keys,) if isinstance(self.keys, str) else self.keys
+        _check(isinstance(self.topic, str), "the topic is a text", self, "topic")
+        _check(isinstance(self.tags, str | None), "the tag is a text", self, "tags")
+        _check(isinstance(self.sharding_key, str | None), "the sharding key is a text", self, "sharding_key")
+        _check(isinstance(keys, Sequence) and _texts(keys), "keys are texts, or one text", self, "keys")
+        named = isinstance(self.properties, Mapping)
+        named = named and _texts(self.properties) and _texts(self.properties.values())
+        _check(named, "properties are a mapping of texts to texts", self, "properties")
+        for number in ("flag", "delay_level", "delay_ms", "deliver_at_ms"):
+            value = getattr(self, number)
+            given = value is not None or number in ("flag", "delay_level")
+            _check(not given or hasattr(value, "__index__"), f"{number} is a whole number", self, number)
         if not isinstance(self.body, bytes) or not self.body:
             raise OptionError("a message needs a body of at least one byte, as bytes", topic=self.topic)
         if not -(2**31) <= self.flag < 2**31:
@@ -136,6 +148,16 @@ class OutgoingMessage:
     def delayed(self) -> bool:
         """Whether the delivery of the message is delayed."""
         return bool(self.delay_level) or self.delay_ms is not None or self.deliver_at_ms is not None
+
+
+def _texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _check(fits: bool, must: str, message: OutgoingMessage, name: str) -> None:
+    """Raise an OptionError for a value of another type: it would fail in the encoding, and not say which."""
+    if not fits:
+        raise OptionError(f"{must}, not {getattr(message, name)!r}", topic=message.topic, field=name)
 
 
 class PullStatus(enum.Enum):
