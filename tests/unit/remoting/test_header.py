@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pyspark_rocketmq.errors import LocalProtocolError, RemoteProtocolError
@@ -276,3 +277,19 @@ def test_fields_are_scalars() -> None:
         @header
         class Bad(RequestHeader):
             items: list[str]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    def ask(queue_id: Any, timestamp: Any) -> dict[str, str]:
+        return SearchOffsetRequest(
+            topic="t", queue_id=queue_id, timestamp=timestamp, broker_name="broker-a"
+        ).fields()
+
+    assert ask(np.int32(1), np.int64(1700000000000)) == ask(1, 1700000000000)
+
+
+@pytest.mark.parametrize("value", [1.0, "1", np.float64(1)])
+def test_a_value_of_another_type_is_named(value: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="of another type than declared") as caught:
+        SearchOffsetRequest(topic="t", queue_id=1, timestamp=value, broker_name="broker-a").fields()
+    assert caught.value.facts == {"header": "SearchOffsetRequest", "timestamp": value}

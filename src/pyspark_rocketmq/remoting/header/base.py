@@ -17,7 +17,7 @@ import dataclasses
 import operator
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, SupportsIndex, TypeVar
 
 from pyspark_rocketmq.errors import LocalProtocolError, RemoteProtocolError
 from pyspark_rocketmq.remoting.codes import RequestCode
@@ -85,8 +85,12 @@ class Header:
                 if value is not None
             }
         except (TypeError, KeyError) as error:
+            given = {field.name: value for field, value in zip(cls.FIELDS, cls._read(self), strict=True)}
+            wrong = {
+                f.name: given[f.name] for f in cls.FIELDS if not isinstance(given[f.name], f.type | None)
+            }
             raise LocalProtocolError(
-                "a header has a value of another type than declared", header=cls.__name__
+                "a header has a value of another type than declared", header=cls.__name__, **wrong
             ) from error
         for also, name in cls._copies:
             fields[also] = fields[name]
@@ -216,10 +220,15 @@ def _parse_bool(text: str) -> bool:
 
 _SCALARS: Final[dict[str, type[str] | type[int] | type[bool]]] = {"str": str, "int": int, "bool": bool}
 
+
+def _write_int(value: SupportsIndex) -> str:
+    return int.__repr__(operator.index(value))  # also numpy's
+
+
 # Slot functions of the exact type, so that a value of another type fails instead of becoming text.
 _WRITE: Final[dict[type, Callable[[Any], str]]] = {
     str: str.__str__,
-    int: int.__repr__,
+    int: _write_int,
     bool: {True: "true", False: "false"}.__getitem__,
 }
 _PARSE: Final[dict[type, Callable[[str], Any]]] = {str: str, int: _parse_int, bool: _parse_bool}
