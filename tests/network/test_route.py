@@ -12,7 +12,7 @@ from tests.support.clocks import FakeClock
 from tests.support.fakes import Highest
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_peer import Peer, ScriptedPeer, answer
-from tests.support.wait import within
+from tests.support.wait import eventually, within
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -26,6 +26,8 @@ from pyspark_rocketmq.errors import (
     ConnectError,
     NameServerError,
     OptionError,
+    RequestTimeoutError,
+    RocketMQError,
     TopicNotFoundError,
 )
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -294,6 +296,43 @@ def test_a_topic_that_vanished_may_come_back() -> None:
         del cluster.routes["orders"]
         with pytest.raises(TopicNotFoundError):
             client.routes.get_served(("orders",), deadline=deadline())
+
+
+def test_a_ctrl_c_in_one_thread_is_not_raised_in_others_that_wait_for_its_look_up(monkeypatch) -> None:
+    """In a notebook, the thread of the cell is interrupted, and other threads share its client."""
+    with MockBroker({"orders": 1}) as mq, Client(mq.name_server) as client:
+        look_up, waits, ends = client.name_servers.routes, threading.Event(), threading.Event()
+        errors: list[BaseException | None] = []
+
+        def interrupt(*_: object, **__: object) -> None:
+            waits.set()
+            assert ends.wait(10)
+            raise KeyboardInterrupt
+
+        def ask() -> None:
+            try:
+                client.route("orders")
+            except (KeyboardInterrupt, RocketMQError) as error:
+                errors.append(error)
+
+        def waiting() -> bool:
+            return any(outcome._turn._waiters for outcome in client.routes._looking.values())
+
+        monkeypatch.setattr(client.name_servers, "routes", interrupt)
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        threads[0].start()
+        assert waits.wait(10)
+        threads[1].start()
+        eventually(waiting, 10)
+        monkeypatch.setattr(client.name_servers, "routes", look_up)
+        ends.set()
+        for thread in threads:
+            thread.join(10)
+        mine, other = sorted(errors, key=lambda error: isinstance(error, RocketMQError))
+        assert isinstance(mine, KeyboardInterrupt)
+        assert isinstance(other, RequestTimeoutError)
+        assert other.retriable
+        assert client.route("orders")
 
 
 def test_a_fresh_route_is_not_asked_for_again() -> None:

@@ -286,8 +286,11 @@ class RouteCache:
             if len(found) < len(mine):
                 self._settle(mine, error)
                 raise
-        except BaseException as error:
+        except RocketMQError as error:
             self._settle(mine, error)
+            raise
+        except BaseException:  # a Ctrl-C is this thread's: the others look again
+            self._settle(mine, RequestTimeoutError("the look-up of the route was interrupted"))
             raise
         now, moment = self._clock.monotonic(), self._clock.now_ms()
         with self._lock:
@@ -308,13 +311,13 @@ class RouteCache:
     def _settle(
         self,
         mine: dict[str, Outcome[TopicRoute | None]],
-        outcome: dict[str, TopicRoute | None] | BaseException,
+        outcome: dict[str, TopicRoute | None] | RocketMQError,
     ) -> None:
         with self._lock:
             for topic in mine:
                 del self._looking[topic]
         for topic, waiting in mine.items():
-            if isinstance(outcome, BaseException):
+            if isinstance(outcome, RocketMQError):
                 waiting.fail(outcome)
             else:
                 waiting.settle(outcome[topic])
