@@ -179,6 +179,23 @@ def test_a_start_beyond_the_end_has_no_messages_and_is_waited_for(cli, follow, t
     assert follow(*given, "--count", "1", then=[lambda: None, send_two]).out.splitlines() == ["at the start"]
 
 
+def test_messages_of_several_producers_are_printed_without_pandas(mq):
+    """PyArrow imports it within its own code, which swallows a Ctrl-C or SIGTERM that comes meanwhile."""
+    times = {"born_timestamp": 1, "store_timestamp": 1}
+    for port in (1, 2):
+        born = f"127.0.0.1:{port}"
+        mq._stores["broker-a"].append("orders", 0, b"a body", {}, sys_flag=0, flag=0, born_host=born, **times)
+    code = "import sys, pyspark_rocketmq.cli as cli; cli.main(sys.argv[1:]); print('pandas' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "consume", "orders", "--namesrv", mq.name_server],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["a body", "a body", "False"]
+
+
 def test_bodies_are_searched(cli, ten):
     done = cli("consume", "orders", "--grep", "order [28]")
     assert (done.code, done.out.splitlines()) == (0, ["order 2", "order 8"])

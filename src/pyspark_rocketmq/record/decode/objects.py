@@ -157,4 +157,5 @@ def _different(rows: Rows, field: str, where: Callable[[], Spans]) -> tuple[list
     if (only := rows.only_host(field)) is not None:
         return [only], [0] * len(rows)
     encoded = where().collect(rows.buffers).dictionary_encode()
-    return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).tolist()
+    # Not `np.asarray`: PyArrow imports pandas for it, and swallows a Ctrl-C or SIGTERM that comes meanwhile.
+    return encoded.dictionary.to_pylist(), np.from_dlpack(encoded.indices).tolist()
