@@ -259,6 +259,32 @@ def test_properties_that_are_no_texts_are_their_json(cli, mq):
     assert given == {"a": "1", "b": "2", "c": "true", "e": '{"f": [null]}'}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes streams")
+@pytest.mark.parametrize(
+    ("command", "code", "output"),
+    [
+        ("topics >&-", 0, ""),
+        ("topic show ordrs >&-", 1, "error: the topic does not exist"),
+        ("produce orders <&-", 0, "0 messages sent to orders"),
+        ("topic show ordrs 2>&-", 1, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_an_empty_one(mq, command, code, output):
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m pyspark_rocketmq {command}', sys.executable],
+        env=os.environ | {"NAMESRV_ADDR": mq.name_server},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout
+    assert done.stdout.startswith(output)
+    assert len(done.stdout.splitlines()) <= 1
+
+
 def test_a_folder_has_no_lines(cli, mq, tmp_path):
     done = cli("produce", "orders", "--file", str(tmp_path), "-n", mq.name_server)
     assert (done.code, "cannot be read" in done.err) == (2, True), done

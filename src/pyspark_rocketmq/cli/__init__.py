@@ -181,6 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     as_json = "--json" in _own_words(words)
     if arguments is None:  # a command that is ended cleans up
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        _replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a body may have what the terminal's encoding has not
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -207,6 +208,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = report_error(RocketMQError(f"the output cannot be written: {error.strerror}"), as_json=as_json)
     if code:
         sys.exit(code)
+
+
+def _replace_closed_streams() -> None:
+    """Take empty streams for those that are closed, as some schedulers start programs: Python has None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - until the end
+            setattr(sys, name, stream)
 
 
 def _discard_output() -> None:
