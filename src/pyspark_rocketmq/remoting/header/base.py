@@ -84,14 +84,9 @@ class Header:
                 for (name, write), value in zip(cls._writers, cls._read(self), strict=True)
                 if value is not None
             }
-        except (TypeError, KeyError) as error:
-            given = {field.name: value for field, value in zip(cls.FIELDS, cls._read(self), strict=True)}
-            wrong = {
-                f.name: given[f.name] for f in cls.FIELDS if not isinstance(given[f.name], f.type | None)
-            }
-            raise LocalProtocolError(
-                "a header has a value of another type than declared", header=cls.__name__, **wrong
-            ) from error
+        except (TypeError, KeyError):
+            values = zip(cls.FIELDS, cls._read(self), strict=True)
+            fields = {f.wire: _write(cls.__name__, f, value) for f, value in values if value is not None}
         for also, name in cls._copies:
             fields[also] = fields[name]
         if namespace is not NO_NAMESPACE:
@@ -220,15 +215,23 @@ def _parse_bool(text: str) -> bool:
 
 _SCALARS: Final[dict[str, type[str] | type[int] | type[bool]]] = {"str": str, "int": int, "bool": bool}
 
-
-def _write_int(value: SupportsIndex) -> str:
-    return int.__repr__(operator.index(value))  # also numpy's
-
-
 # Slot functions of the exact type, so that a value of another type fails instead of becoming text.
 _WRITE: Final[dict[type, Callable[[Any], str]]] = {
     str: str.__str__,
-    int: _write_int,
+    int: int.__repr__,
     bool: {True: "true", False: "false"}.__getitem__,
 }
+
+
+def _write(header: str, field: HeaderField, value: object) -> str:
+    """Write a value of another type than declared: a whole number of numpy is one, too."""
+    try:
+        same = operator.index(value) if field.type is int and isinstance(value, SupportsIndex) else value
+        return _WRITE[field.type](same)
+    except (TypeError, KeyError) as error:
+        raise LocalProtocolError(
+            "a header has a value of another type than declared", header=header, **{field.name: value}
+        ) from error
+
+
 _PARSE: Final[dict[type, Callable[[str], Any]]] = {str: str, int: _parse_int, bool: _parse_bool}

@@ -193,7 +193,9 @@ class JobRecord:
     def write(self) -> None:
         """Register the job."""
         with replacing(_record_file(self.job, "json")) as file:
-            file.write_text(json.dumps(asdict(self)), encoding="utf-8")
+            # A release that does not compare types does not know their field either.
+            values = {name: value for name, value in asdict(self).items() if name != "types" or value}
+            file.write_text(json.dumps(values), encoding="utf-8")
 
     @classmethod
     def read(cls, file: Path) -> Self:
