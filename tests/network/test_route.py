@@ -140,7 +140,7 @@ def test_a_route_to_what_is_no_address_is_a_broker_that_is_away(addr: str) -> No
     with MockBroker({"orders": 1}) as mq:
         mq.advertise("broker-a", addr)
         with (
-            Client(mq.name_server, operation_timeout_ms=100) as client,
+            Client(mq.name_server, clock=FakeClock()) as client,
             pytest.raises(ConnectError, match=r"cannot connect|not an address") as caught,
         ):
             client.max_offsets((mq.queue("orders"),))
