@@ -16,7 +16,6 @@ from tests.support.light_cluster import LIGHT_JVM, light_cluster
 from tests.support.patient import patient_client
 from tests.support.places import needs
 from tests.support.shared_cluster import ClusterOwner, join_cluster
-from tests.support.source_runners import VARIABLE, source_runners
 from tests.support.spark_releases import (
     ignore_known_warnings,
     is_for_newer,
@@ -25,6 +24,7 @@ from tests.support.spark_releases import (
     summary,
     to_controller,
 )
+from tests.support.stream_runners import VARIABLE, stream_runners
 from tests.support.topics import TopicFactory, create_topic, fresh_name
 from tests.support.wait import PATIENCE
 
@@ -105,10 +105,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One session for all tests of the process; its sources are forked, those of other programs are not."""
+    """One session for all tests of the process, with forked processes for its streams."""
     from pyspark_rocketmq.testing.session import local_session  # noqa: PLC0415 - PySpark is heavy
 
-    with source_runners(os.environ) as place:
+    with stream_runners(os.environ) as place:
         if place is not None:
             os.environ[VARIABLE] = place
         with local_session() as session:

@@ -11,7 +11,7 @@ everything. In tests it connects first.
 Spark's daemons fork a process for each worker, which then imports pandas, Arrow and the source. In tests they
 import them once, before they fork; the package only if it is that of this tree. A worker imports it in half a
 second, and one that failed is not used again. Programs of ``tests/spark`` show that a worker can import it.
-The processes of streams' sources are forked, too, see `source_runners`.
+Those that Spark starts for each streaming query are forked, too, see `stream_runners`.
 """
 
 import contextlib
@@ -28,7 +28,10 @@ _ZIP = "/pyspark/python/lib/pyspark.zip"
 _TREE = Path(__file__).parents[3] / "src"
 _OURS = ("spark.source", "spark.read.batch", "spark.read.stream", "spark.write.writer")
 
-_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+_FORKED = (
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+)
 
 sys.path[:] = [entry.removesuffix(_ZIP) for entry in sys.path]
 
@@ -53,8 +56,13 @@ def _connect(port: int, secret: str) -> None:
 
 
 def _have_forked(address: str) -> None:
-    """Have `source_runners` fork a process that does what this one is for, and end as it ends."""
-    asked = {"environ": dict(os.environ), "folder": os.getcwd(), "path": sys.path}  # noqa: PTH109
+    """Have `stream_runners` fork a process that does what this one is for, and end as it ends."""
+    asked = {
+        "module": sys.orig_argv[2],
+        "environ": dict(os.environ),
+        "folder": os.getcwd(),  # noqa: PTH109
+        "path": sys.path,
+    }
     body = json.dumps(asked).encode()
     with socket.socket(socket.AF_UNIX) as forks:
         forks.connect(address)
@@ -72,7 +80,7 @@ if sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
     if _is_ours():
         for _name in _OURS:
             importlib.import_module(f"pyspark_rocketmq.{_name}")
-elif sys.orig_argv[1:3] == ["-m", _RUNNER] and "TEST_SOURCE_RUNNERS" in os.environ:
-    _have_forked(os.environ["TEST_SOURCE_RUNNERS"])
+elif sys.orig_argv[2:3] and sys.orig_argv[2] in _FORKED and "TEST_STREAM_RUNNERS" in os.environ:
+    _have_forked(os.environ["TEST_STREAM_RUNNERS"])
 elif "-m pyspark." in " ".join(sys.orig_argv[1:3]) and "PYTHON_WORKER_FACTORY_PORT" in os.environ:
     _connect(int(os.environ["PYTHON_WORKER_FACTORY_PORT"]), os.environ["PYTHON_WORKER_FACTORY_SECRET"])

@@ -14,7 +14,7 @@ from typing import Final
 import psutil
 import pytest
 from tests.support.lean_jvm import lean_workers
-from tests.support.source_runners import VARIABLE, source_runners
+from tests.support.stream_runners import VARIABLE, stream_runners
 
 RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 SECRET: Final = "a secret"
@@ -26,7 +26,7 @@ def environ() -> Iterator[dict[str, str]]:
     """The environment of a session whose sources are forked."""
     environ = {name: value for name, value in os.environ.items() if name != "TEST_COMPILED"}
     lean_workers(environ)
-    with source_runners(environ) as place:
+    with stream_runners(environ) as place:
         if place is None:
             pytest.skip("this system has no pidfd_open")
         yield environ | {VARIABLE: place}
@@ -92,5 +92,5 @@ def test_it_ends_when_spark_kills_the_one_that_it_started(spark: Spark) -> None:
 
 
 def test_none_is_forked_where_programs_run_as_for_users() -> None:
-    with source_runners({"TEST_COMPILED": "1"}) as place:
+    with stream_runners({"TEST_COMPILED": "1"}) as place:
         assert place is None

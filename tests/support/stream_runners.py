@@ -1,12 +1,12 @@
-"""Processes of streams' sources, forked from one that has imported everything.
+"""Processes that Spark starts for each streaming query, forked from one that has imported everything.
 
-Spark starts a Python process for each query with a Python source. It imports PySpark, Arrow and the source:
-a second of CPU. The shared session of the tests has these processes from here: what Spark starts, see
-`compiled_pyspark/sitecustomize.py`, hands on its environment and its streams, waits for the process that is
-forked, and ends as that ends. A forked process ends when the one that Spark started is killed.
+Spark starts a Python process for each query with a Python source, and one for each with state in Python. It
+imports PySpark, Arrow and the source: a second of CPU. The shared session of the tests has these processes
+from here: what Spark starts, see `compiled_pyspark/sitecustomize.py`, hands on its environment and streams,
+waits for the process that is forked, and ends as that ends. A forked process ends when the one that Spark
+started is killed.
 
-With ``TEST_COMPILED``, as in `make test-all` and `make smoke`, and in separate programs, they start
-as for users.
+With ``TEST_COMPILED``, as in `make test-all` and `make smoke`, and in separate programs, they start as usual.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Final, NoReturn
 
-__all__ = ["source_runners"]
+__all__ = ["stream_runners"]
 
-VARIABLE: Final = "TEST_SOURCE_RUNNERS"
+VARIABLE: Final = "TEST_STREAM_RUNNERS"
 """Where processes are asked for: the path of a socket."""
 
-_RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 _IMPORTED: Final = (
-    _RUNNER,
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
     "pandas",
     "pyarrow.compute",
     "pyspark_rocketmq.spark.source",
@@ -47,8 +47,8 @@ _ENDED: Final = 1
 
 
 @contextlib.contextmanager
-def source_runners(environ: MutableMapping[str, str]) -> Iterator[str | None]:
-    """Run the process that forks others: the value of `VARIABLE`, None where sources start as usual."""
+def stream_runners(environ: MutableMapping[str, str]) -> Iterator[str | None]:
+    """Run the process that forks others: the value of `VARIABLE`, None where all start as usual."""
     if environ.get("TEST_COMPILED") or not hasattr(os, "pidfd_open"):
         yield None
         return
@@ -61,7 +61,7 @@ def source_runners(environ: MutableMapping[str, str]) -> Iterator[str | None]:
             stdout=subprocess.PIPE,
         ) as process:
             assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n", "the process that forks sources did not start"
+            assert process.stdout.readline() == b"ready\n", "the process that forks others did not start"
             yield address
             process.communicate(timeout=60)
 
@@ -119,8 +119,8 @@ def _be_runner(origin: socket.socket) -> NoReturn:
     os.chdir(asked["folder"])
     sys.path[:] = asked["path"]
     threading.Thread(target=_end_with, args=(origin,), name="end with origin", daemon=True).start()
-    del sys.modules[_RUNNER]
-    runpy.run_module(_RUNNER, run_name="__main__", alter_sys=True)
+    del sys.modules[asked["module"]]
+    runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
     sys.exit()
 
 
