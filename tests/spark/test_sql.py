@@ -17,7 +17,7 @@ from tests.support.topics import fill
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.client.read.message_search import last_messages
 from pyspark_rocketmq.devcluster import DevCluster
-from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.errors import RocketMQError, SqlError
 from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows
 from pyspark_rocketmq.sql import SqlJob, execute
 from pyspark_rocketmq.sql.plan.plan_check import plan_job
@@ -514,6 +514,43 @@ def test_blackhole_print_and_files_and_one_topic_twice(run, spark, topic, settle
     assert [written.rows for written in job.written] == [2, 1, 1]
     assert capsys.readouterr().out.splitlines() == ["p> +I[1, x]", "p> +I[3, null]"]
     assert sorted(path.name for path in (tmp_path / "f").glob("b=*")) == ["b=none", "b=x"]
+
+
+def test_rows_for_files_are_written_and_stay_readable(spark, tmp_path):
+    """Spark's readers see only what the log of a stream names, and a stream writes no number twice."""
+    name = f"kept_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "1.json").write_text('{"a": 1}')
+    tables = "".join(
+        f"CREATE TABLE {table} (a BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json', "
+        f"'path' = '{tmp_path / table}');"
+        for table in ("given", "out")
+    )
+
+    def insert(target, checkpoint, mode="streaming"):
+        text = f"{tables} SET 'runtimeMode' = '{mode}'; INSERT INTO {target} SELECT a FROM given"
+        place, settings = str(tmp_path / checkpoint), {"trigger": "availableNow"}
+        with execute(spark, text, checkpoint_location=place, settings=settings) as job:
+            assert job.await_termination(240)
+
+    try:
+        spark.sql(f"CREATE TABLE {name} (a BIGINT) USING parquet")
+        for target in ("out", name):
+            insert(target, "one")
+            with pytest.raises(RocketMQError, match=r"up to batch 0, .* does not know: .* not be written"):
+                insert(target, "two")
+            with pytest.raises(RocketMQError, match="would not see those of a batch"):
+                insert(target, "two", "batch")
+        (tmp_path / "given" / "2.json").write_text('{"a": 2}')
+        insert(name, "one")
+        assert sorted(row.a for row in spark.table(name).collect()) == [1, 2]
+        spark.sql(f"DROP TABLE {name}")
+        spark.sql(f"CREATE TABLE {name} (a BIGINT) USING parquet")
+        spark.sql(f"INSERT INTO {name} VALUES (3)")
+        with pytest.raises(RocketMQError, match="has files that no stream has written"):
+            insert(name, "three")
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
 EVENTS = "k INT, at TIMESTAMP(3), WATERMARK FOR at AS at - INTERVAL '2' SECOND"

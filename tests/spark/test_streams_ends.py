@@ -245,3 +245,35 @@ def test_results_are_not_taken_for_those_of_another_checkpoint(spark, tmp_path, 
     write("first", "one")
     write("several", "two", sinks=2)
     assert found("one") == found("two") == ["1", "2"]
+
+
+def test_rows_of_tables_and_folders_are_written_and_stay_readable(spark, tmp_path, monkeypatch):
+    """Spark's readers see only what the log of a stream names, and a stream writes no number twice."""
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path / "home"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1").write_text('{"n": 1}\n')
+    name = f"results_{tmp_path.name.replace('-', '_')}"
+
+    def rows(job, *, tail=True):
+        return source(spark, job).fromFile(str(tmp_path / "in"), tail=tail).selectFields("n")
+
+    def found():
+        return sorted(row.n for row in spark.table(name).collect())
+
+    try:
+        rows("first").toTable(name).start(availableNow=True)
+        (tmp_path / "in" / "2").write_text('{"n": 2}\n')
+        with pytest.raises(RocketMQError, match=r"up to batch 0, .* does not know: .* not be written"):
+            rows("second").toTable(name).start(availableNow=True)
+        with pytest.raises(RocketMQError, match="would not see those of a batch"):
+            rows("bounded", tail=False).toTable(name).start()
+        rows("first").toTable(name).start(availableNow=True)
+        assert found() == ["1", "2"]
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+    rows("backfill", tail=False).toJson(str(tmp_path / "out")).start()
+    with pytest.raises(RocketMQError, match="has files that no stream has written"):
+        rows("live").toJson(str(tmp_path / "out")).start(availableNow=True)
+    rows("live").toJson(str(tmp_path / "live")).start(availableNow=True)
+    with pytest.raises(RocketMQError, match="would not see those of a batch"):
+        rows("backfill", tail=False).toJson(str(tmp_path / "live")).start()

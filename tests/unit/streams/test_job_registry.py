@@ -10,6 +10,7 @@ from tests.support.clocks import FakeClock
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.spark.stores.file_log import last_batch
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
     checkpoint_of,
@@ -18,7 +19,6 @@ from pyspark_rocketmq.streams.run.job_registry import (
     forget_unwritten_start,
     job_lock,
     jobs,
-    last_batch,
     request_stop,
     sources_of,
     take_stop_request,

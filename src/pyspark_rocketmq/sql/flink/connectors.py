@@ -21,6 +21,7 @@ from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
 from pyspark_rocketmq.spark.body_formats import Fit
 from pyspark_rocketmq.spark.body_formats import quote as quoted_text
 from pyspark_rocketmq.spark.boundary import called_for_batches
+from pyspark_rocketmq.spark.stores.file_log import check_new_batches, check_readable
 from pyspark_rocketmq.sql.declared_columns import (
     Writable,
     add_computed,
@@ -240,6 +241,7 @@ class ConnectorTarget:
             case ConnectorKind.PRINT:
                 _print_rows(rows, table.options, "+I")
             case ConnectorKind.FILESYSTEM:
+                check_readable(table.name, table.options["path"])
                 writer = rows.write.format(table.format).options(**table.file_options).mode("append")
                 writer.partitionBy(*self._partitions()).save(table.options["path"])
             case ConnectorKind.JDBC:
@@ -247,7 +249,6 @@ class ConnectorTarget:
 
     def start(self, writer: DataStreamWriter, mode: OutputMode, checkpoint: str) -> StreamingQuery:
         """Write a stream."""
-        del checkpoint  # of the writer
         table = self.table
         match table.kind:
             case ConnectorKind.BLACKHOLE:
@@ -260,6 +261,7 @@ class ConnectorTarget:
 
                 return writer.foreachBatch(called_for_batches(show)).start()
             case ConnectorKind.FILESYSTEM:
+                check_new_batches(table.name, table.options["path"], checkpoint)
                 writer = writer.format(table.format).options(**table.file_options)
                 return writer.partitionBy(*self._partitions()).start(table.options["path"])
             case ConnectorKind.JDBC:

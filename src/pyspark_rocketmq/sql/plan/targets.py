@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
 from pyspark_rocketmq.options import OutputMode, SinkOptions, parse_options
 from pyspark_rocketmq.spark.body_formats import quote
+from pyspark_rocketmq.spark.stores.file_log import check_new_batches, check_readable, files_folder
 from pyspark_rocketmq.spark.write.sink_topics import require_topic
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.sql.statements import Insert
@@ -126,12 +127,15 @@ class SparkTarget:
         The columns of its folders.
     options : mapping of str to str
         Of its format. Spark's streams do not take them from the table.
+    folder : str, optional
+        Where it has its files, if it is a table of files.
     """
 
     name: str
     provider: str | None = None
     partitions: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    folder: str | None = None
 
     @classmethod
     def of(cls, spark: SparkSession, insert: Insert) -> SparkTarget:
@@ -159,7 +163,8 @@ class SparkTarget:
         found = json.loads(row[0])
         given = found.get("storage_properties") or {}
         options = {name: value for name, value in given.items() if name.lower() not in _NOT_OF_FORMAT}
-        return cls(name.text, found.get("provider"), tuple(found.get("partition_columns") or ()), options)
+        partitions = tuple(found.get("partition_columns") or ())
+        return cls(name.text, found.get("provider"), partitions, options, files_folder(found))
 
     def align(self, rows: DataFrame, insert: Insert) -> DataFrame:
         """Give the columns the table's names and types: by position, or those that the INSERT names."""
@@ -182,11 +187,15 @@ class SparkTarget:
 
     def write(self, rows: DataFrame) -> None:
         """Append a batch."""
+        if self.folder is not None:
+            check_readable(self.name, self.folder)
         rows.write.mode("append").insertInto(self.name)
 
     def start(self, writer: DataStreamWriter, mode: OutputMode, checkpoint: str) -> StreamingQuery:
         """Append a stream."""
-        del mode, checkpoint  # of the writer
+        del mode  # of the writer
+        if self.folder is not None:
+            check_new_batches(self.name, self.folder, checkpoint)
         if self.provider is not None:
             writer = writer.format(self.provider).options(**self.options)
         if self.partitions:

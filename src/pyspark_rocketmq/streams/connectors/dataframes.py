@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import PlanError
+from pyspark_rocketmq.spark.stores.file_log import check_new_batches, check_readable, table_folder
 from pyspark_rocketmq.streams.connectors.base import BatchWriter, SinkConnector, SourceConnector
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.event_times import event_time
@@ -118,9 +119,24 @@ class TableSink(SinkConnector):
                 "that change (groups without a window, emitBeforeFire) to toDB(key=...) or toRocketmq",
                 step=self.name,
             )
-        return lambda df, _: df.write.mode("append").saveAsTable(self.table)
+
+        def append(df: DataFrame, _: int) -> None:
+            if (folder := table_folder(df.sparkSession, self.table)) is not None:
+                check_readable(f"table {self.table}", folder)
+            df.write.mode("append").saveAsTable(self.table)
+
+        return append
 
     def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
-        """Start a query with this as its only sink."""
-        del plan, checkpoint
+        """Start a query with this as its only sink.
+
+        Raises
+        ------
+        RocketMQError
+            Spark would not write its first batches, or hide the table's rows.
+        """
+        del plan
+        spark = SparkSession.active()
+        if (folder := table_folder(spark, self.table)) is not None:
+            check_new_batches(f"table {self.table}", folder, checkpoint)
         return writer.toTable(self.table)

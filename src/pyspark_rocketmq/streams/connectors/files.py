@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.spark.bodies.csv_rows import reading_settings, writing_settings
 from pyspark_rocketmq.spark.filesystem import local_folder
+from pyspark_rocketmq.spark.stores.file_log import batch_numbers, check_readable, has_files
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
     SinkConnector,
@@ -160,13 +161,20 @@ class FileSink(SinkConnector):
         folder = local_folder(self.path)
         if folder is None:
             return
-        logged, folders = _numbers(folder / _LOG, ""), _numbers(folder, _BATCH)
+        logged, folders = batch_numbers(folder / _LOG), batch_numbers(folder, _BATCH)
         if logged if numbered else folders and not logged:
             raise RocketMQError(
                 "a job with one sink and final results writes files and a log; one with several sinks, or "
                 "with results that change, a folder for each batch. This folder has the results of a job of "
                 "the other kind, and readers would see only those in the log: give the job another folder "
                 "for its results",
+                step=self.name,
+                folder=self.path,
+            )
+        if last_batch == -1 and not numbered and not logged and has_files(folder):
+            raise RocketMQError(
+                "the folder has files that no stream has written, and Spark's readers would not see them any "
+                "more: they see only the files of the stream. Give the job another folder for its results",
                 step=self.name,
                 folder=self.path,
             )
@@ -182,8 +190,16 @@ class FileSink(SinkConnector):
             )
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
-        """Return a function that writes a batch to its own folder, which a repeated batch overwrites."""
-        del plan, checkpoint
+        """Return a function that writes a batch to its own folder, which a repeated batch overwrites.
+
+        Raises
+        ------
+        RocketMQError
+            The sources are bounded, and a stream has written the folder.
+        """
+        if checkpoint is None:
+            check_readable(self.name, self.path)
+        del plan
 
         def write(df: DataFrame, number: int) -> None:
             target = f"{self.path}/{_BATCH}{number}" if numbered else self.path
@@ -200,12 +216,6 @@ class FileSink(SinkConnector):
     @property
     def _options(self) -> Mapping[str, str]:
         return writing_settings({}) if self.kind == "csv" else {}
-
-
-def _numbers(folder: Path, prefix: str) -> list[int]:
-    """Return the numbers of the batches that a folder has, by the names of its files."""
-    names = [each.name.removeprefix(prefix) for each in folder.glob(f"{prefix}[0-9]*")]
-    return [int(number) for number in (name.removesuffix(".compact") for name in names) if number.isdigit()]
 
 
 def _place(path: str) -> str:

@@ -16,6 +16,7 @@ from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.devcluster.system.locking import is_locked, try_file_lock
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.filesystem import local_folder
+from pyspark_rocketmq.spark.stores.file_log import last_batch
 
 __all__ = [
     "JobRecord",
@@ -26,7 +27,6 @@ __all__ = [
     "job_lock",
     "jobs",
     "jobs_home",
-    "last_batch",
     "request_stop",
     "sources_of",
     "take_job_lock",
@@ -98,15 +98,6 @@ def sources_of(checkpoint: str) -> int | None:
     if folder is None or last is None or last < 0:
         return None
     return len((folder / _OFFSETS / str(last)).read_text(encoding="utf-8").splitlines()) - 2
-
-
-def last_batch(checkpoint: str) -> int | None:
-    """Return the last batch that a checkpoint knows, -1 if it has none. None on other file systems."""
-    folder = local_folder(checkpoint)
-    if folder is None:
-        return None
-    names = [file.name for file in (folder / _OFFSETS).glob("[0-9]*")]
-    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.boundary import called_for_batches
+from pyspark_rocketmq.spark.stores.file_log import last_batch
 from pyspark_rocketmq.streams.compile.compiler import Compiler
 from pyspark_rocketmq.streams.connectors.base import sink_of
 from pyspark_rocketmq.streams.frame.error_handling import Guard
@@ -19,7 +20,6 @@ from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import BEAT
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.nodes import Shape
-from pyspark_rocketmq.streams.run.job_registry import last_batch
 
 __all__ = ["final_flow", "run_once", "start_sinks"]
 
