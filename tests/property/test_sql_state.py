@@ -7,6 +7,7 @@ import pickle
 from collections import Counter
 from decimal import Decimal
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -261,3 +262,27 @@ def test_nan_is_ranked_above_all_others() -> None:
             ranked.change([((value,), (value,))], [])
         found = [str(value) for (value,) in ranked.first()]
         assert found == (["nan", "inf", "1.0", "0.5"] if down else ["0.5", "1.0", "inf", "nan"])
+
+
+EQUAL_VALUES = [
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    (0.0, -0.0),
+    ([{1: 0.0, 2: None}], [{2: None, 1: -0.0}]),
+]
+
+
+@pytest.mark.parametrize(("one", "same"), EQUAL_VALUES)
+def test_a_row_of_a_join_is_taken_back_by_an_equal_one(one, same) -> None:
+    joined = Joined((False, False))
+    assert list(joined.change([(0, 1, (7, one)), (1, 1, (8,))])) == [("+I", ((7, one), (8,)))]
+    assert [kind for kind, _ in joined.change([(0, -1, (7, same))])] == ["-D"]
+    assert list(joined.change([(1, -1, (8,))])) == []
+    assert joined.is_empty
+
+
+@pytest.mark.parametrize(("one", "same"), EQUAL_VALUES)
+def test_a_ranked_row_is_taken_back_by_an_equal_one(one, same) -> None:
+    ranked = Ranked(Ranking(1, ((False, True),), 1, "n", False), changes=True)
+    ranked.change([((1,), (7, one)), ((2,), (8, one))], [])
+    ranked.change([], [((1,), (7, same))])
+    assert ranked.first() == [(8, one)]

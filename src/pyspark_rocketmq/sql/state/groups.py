@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Grouping
 
-__all__ = ["Group", "order", "same"]
+__all__ = ["Group", "identity", "order", "same"]
 
 
 @dataclass(slots=True)
@@ -85,6 +85,19 @@ class Group:
 def same(value: Any) -> Any:
     """Return one value for all that are equal in SQL: a dict finds NaN only by its identity."""
     return math.nan if isinstance(value, float) and math.isnan(value) else value
+
+
+def identity(value: Any) -> str:
+    """Return a text that values share if they are equal in SQL: a MAP has no order, and -0.0 is 0.0."""
+    return repr(_unordered(value))
+
+
+def _unordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {"map": sorted((identity(key), identity(each)) for key, each in value.items())}
+    if isinstance(value, list | tuple):
+        return tuple(map(_unordered, value))
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def order(value: Any) -> tuple[bool, Any]:

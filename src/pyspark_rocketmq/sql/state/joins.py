@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
+from pyspark_rocketmq.sql.state.groups import identity
+
 __all__ = ["Joined", "Pair"]
 
 Values: TypeAlias = tuple[Any, ...]
@@ -37,15 +39,15 @@ class Joined:
         net: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         rows: dict[str, Values] = {}
         for side, sign, row in changes:
-            rows[repr(row)] = row
-            net[side][repr(row)] += sign
+            rows[identity(row)] = row
+            net[side][identity(row)] += sign
         emitted: Counter[str] = Counter()
         pairs: dict[str, Pair] = {}
         for side in (0, 1):
             for key, count in net[side].items():
                 for pair, times in self._add(side, rows[key], count):
-                    pairs[repr(pair)] = pair
-                    emitted[repr(pair)] += times
+                    pairs[identity(pair)] = pair
+                    emitted[identity(pair)] += times
         for kind, sign in (("-D", -1), ("+I", 1)):
             for key, count in emitted.items():
                 for _ in range(count * sign):
@@ -61,9 +63,9 @@ class Joined:
             return
         own, others = self._sides[side], self._sides[1 - side]
         had_rows = any(number > 0 for _, number in own.values())
-        number = own.pop(repr(row), (row, 0))[1] + count
+        number = own.pop(identity(row), (row, 0))[1] + count
         if number:
-            own[repr(row)] = (row, number)
+            own[identity(row)] = (row, number)
         has_rows = any(number > 0 for _, number in own.values())
         for other, times in others.values():
             yield _pair(side, row, other), count * times
@@ -83,7 +85,7 @@ class Joined:
 
     def unpack(self, packed: Values) -> None:
         """Restore a state."""
-        self._sides = tuple({repr(row): (row, count) for row, count in side} for side in packed)
+        self._sides = tuple({identity(row): (row, count) for row, count in side} for side in packed)
 
 
 def _pair(side: int, row: Values | None, other: Values | None) -> Pair:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from pyspark_rocketmq.sql.state.groups import order
+from pyspark_rocketmq.sql.state.groups import identity, order
 from pyspark_rocketmq.sql.state.steps import Ranking
 
 __all__ = ["Line", "Ranked", "differences"]
@@ -33,12 +33,12 @@ class Ranked:
     def change(self, added: Sequence[Line], removed: Sequence[Line]) -> None:
         """Add rows, and take rows back. Of equal ranks, earlier rows come first, or the newest one does."""
         if removed:
-            gone = Counter(map(repr, removed))
-            gone.subtract(Counter(map(repr, added)))  # a row that came and went in this batch
+            gone = Counter(map(identity, removed))
+            gone.subtract(Counter(map(identity, added)))  # a row that came and went in this batch
             came = Counter({key: -count for key, count in gone.items() if count < 0})
             kept = []
             for line in self.lines:
-                key = repr(line)
+                key = identity(line)
                 if gone[key] > 0:
                     gone[key] -= 1
                 else:
@@ -46,7 +46,7 @@ class Ranked:
             self.lines = kept
             new = []
             for line in added:
-                key = repr(line)
+                key = identity(line)
                 if came[key] > 0:
                     came[key] -= 1
                     new.append(line)
@@ -77,18 +77,18 @@ def differences(
         for rank in range(max(len(before), len(after))):
             old = before[rank] if rank < len(before) else None
             new = after[rank] if rank < len(after) else None
-            if repr(old) == repr(new):
+            if identity(old) == identity(new):
                 continue
             if old is not None:
                 yield "-D" if new is None else "-U", old, rank + 1
             if new is not None:
                 yield "+I" if old is None else "+U", new, rank + 1
         return
-    gone = Counter(map(repr, before))
-    gone.subtract(Counter(map(repr, after)))
+    gone = Counter(map(identity, before))
+    gone.subtract(Counter(map(identity, after)))
     came = Counter({key: -count for key, count in gone.items() if count < 0})
     for kind, rows, counts in (("-D", before, gone), ("+I", after, came)):
         for rank, row in enumerate(rows, 1):
-            if counts[repr(row)] > 0:
-                counts[repr(row)] -= 1
+            if counts[identity(row)] > 0:
+                counts[identity(row)] -= 1
                 yield kind, row, rank
