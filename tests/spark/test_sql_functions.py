@@ -189,6 +189,26 @@ def test_types_of_flinks_names_alone_are_translated(spark: SparkSession) -> None
         assert evaluate(spark, [each], "") == [each.result], each.call
 
 
+def test_quotients_of_quotients_are_whole(spark: SparkSession) -> None:
+    calls = [
+        Example("CAST(a / 3 / 2 AS DOUBLE)", 16.0),
+        Example("CAST(a / (b / 2) AS DOUBLE)", 33.0),
+        Example("CAST(a / 3 / (b / 2) / (a / b / 2) AS DOUBLE)", 1.0),
+        Example("CAST((a / 3 + 1) / 4 AS DOUBLE)", 8.0),
+        Example("CAST(a / 3 / 2.0 AS DOUBLE)", 16.5),
+        Example("CAST(a / 3 / CAST(2 AS DOUBLE) AS DOUBLE)", 16.5),
+        Example(f"CAST(a{' / 1' * 11} / 3 AS DOUBLE)", 33.0),
+        Example("CAST(a / CAST(NULL AS INT) / 2 AS DOUBLE)", None),
+    ]
+    assert evaluate(spark, calls, " FROM (VALUES (100, 7)) AS t (a, b)") == [each.result for each in calls]
+    calls = [
+        Example("CAST(SUM(a / 3) / (SUM(b) / 2) / 2 AS DOUBLE)", 5.0),
+        Example("CAST(AVG(a) / 3 / 2 AS DOUBLE)", 16.0),
+        Example("CAST(SUM(CAST(b AS DECIMAL(9, 2)) / 2) / 2 AS DOUBLE)", 1.75),
+    ]
+    assert evaluate(spark, calls, " FROM (VALUES (100, 7)) AS t (a, b)") == [each.result for each in calls]
+
+
 def test_a_quotient_of_an_aggregate_over_rows_is_whole(spark: SparkSession) -> None:
     calls = [
         Example("CAST(AVG(a) OVER (PARTITION BY b) AS STRING)", "3"),

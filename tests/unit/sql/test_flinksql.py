@@ -729,6 +729,12 @@ def test_the_type_of_a_quotient_over_rows_is_asked_of_the_same_rows():
     assert "TYPEOF(ANY_VALUE(price) OVER (PARTITION BY auction)) IN" in found.text
 
 
+@pytest.mark.parametrize("chain", ["a{}", "1000000 / (a{})", "SUM(a{})"])
+def test_the_text_of_a_quotient_does_not_double_with_each_operand(chain):
+    texts = [made(f"SELECT {chain.format(' / b' * count)} FROM t", t=Relation()).text for count in (4, 8)]
+    assert len(texts[1]) < 4 * len(texts[0])
+
+
 def test_a_backslash_escapes_nothing_in_like():
     found = made(r"SELECT * FROM t WHERE a NOT LIKE 'b\_%'", t=Relation())
     assert found.text == r"SELECT * FROM t WHERE a NOT LIKE 'b\\\\_%'"

@@ -34,6 +34,12 @@ _DIVIDED: Final = (
     "CASE WHEN _3 AND _4 THEN variant_get(CAST(CAST(_1 AS BIGINT) DIV CAST(_2 AS BIGINT) AS VARIANT), '$', "
     "typeof(_6)) ELSE _5 END"
 )
+_BOUND: Final = "get(transform(array({value}), {name} -> {form}), 0)"
+"""Names an operand that is a quotient itself: its text would double with each division."""
+
+_SIZED: Final = 7
+"""The number of the first operand in `_BOUND`."""
+
 _AS_SUM: Final = (
     "variant_get(CAST(_1 AS VARIANT), '$', regexp_replace(typeof(_1), 'decimal[(][0-9]+,', 'decimal(38,'))"
 )
@@ -60,7 +66,15 @@ def divide(node: exp.Div) -> exp.Expression | None:
         return None if quotient == node else quotient
     one, other = _whole(node.this), _whole(node.expression)
     plain = _plain(quotient)
-    divided = fill(_DIVIDED, [node.this, node.expression, one, other, quotient, plain])
+    sized = [quotient.this, quotient.expression]
+    form, operands = _DIVIDED, [node.this, node.expression]
+    for at, part in enumerate(("this", "expression")):
+        if any(_PLAIN in each.meta for each in operands[at].walk()):
+            name = f"{('left', 'right')[at]}_quotient"
+            form = _BOUND.format(value=f"_{_SIZED + at}", name=name, form=form)
+            operands[at] = exp.to_identifier(name)  # as a column, it would be one of the query
+            quotient.set(part, operands[at].copy())
+    divided = fill(form, [*operands, one, other, quotient, plain, *sized])
     divided.meta[_PLAIN] = plain
     divided.meta[_IS_WHOLE] = exp.and_(one.copy(), other.copy())
     return divided
