@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from tests.support.topics import fill
 from pyspark_rocketmq.client import OutgoingMessage
 from pyspark_rocketmq.devcluster.jars import resolve
 from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.spark.stores.database_connection import _LOCK_WAITS, open_engine
 from pyspark_rocketmq.sql import execute
 
 BATCH = {"runtimeMode": "batch"}
@@ -42,6 +45,7 @@ class Database:
     """A database of the test's own."""
 
     def __init__(self, url: str) -> None:
+        self.sqlalchemy_url = url
         self.url = url.replace("postgresql+psycopg://", "jdbc:postgresql://")
         self._engine = sa.create_engine(url, poolclass=sa.NullPool)
 
@@ -53,6 +57,12 @@ class Database:
     def rows(self, query: str) -> list[tuple[object, ...]]:
         with self._engine.connect() as connection:
             return [tuple(row) for row in connection.execute(sa.text(query))]
+
+    @contextmanager
+    def locked(self, table: str) -> Iterator[None]:
+        with self._engine.begin() as connection:
+            connection.execute(sa.text(f"LOCK TABLE {table}"))
+            yield
 
     def table(self, name: str, columns: str, target: str = "") -> str:
         return (
@@ -181,9 +191,26 @@ def test_a_table_that_takes_no_such_rows_is_said_before_the_query_starts(
 def test_a_refused_row_leaves_no_part_of_its_batch(spark: SparkSession, database: Database) -> None:
     database.run("CREATE TABLE strict (id INT PRIMARY KEY, n INT CHECK (n > 0))")
     table = database.table("strict", "id INT PRIMARY KEY NOT ENFORCED, n INT")
-    with pytest.raises(SqlError, match="line 2, column 1: the database of table strict failed: new row for"):
-        execute(spark, table + "INSERT INTO strict VALUES (1, 1), (2, 0)", settings=BATCH)
+    refused = "line 2, column 1: the database refuses a statement: new row for"
+    with pytest.raises(SqlError, match=refused) as raised:
+        execute(spark, table + "INSERT INTO strict VALUES (1, 1), (4710 + 1, 0)", settings=BATCH)
     assert database.rows("SELECT * FROM strict") == []
+    assert "4711" not in "".join(traceback.format_exception(raised.value)), "the row is in no log"
+
+
+def test_a_batch_does_not_wait_for_the_lock_of_another_for_good(
+    spark: SparkSession, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.run("CREATE TABLE held (id INT PRIMARY KEY)")
+    given = sa.make_url(database.sqlalchemy_url)
+    for url, limit in ((given, "1min"), (given.update_query_dict({"options": "-c lock_timeout=7s"}), "7s")):
+        with open_engine(url.render_as_string(hide_password=False)).connect() as connection:
+            assert connection.execute(sa.text("SHOW lock_timeout")).scalar() == limit
+    short = _LOCK_WAITS["postgresql"].replace("60s", "100ms")
+    monkeypatch.setitem(_LOCK_WAITS, "postgresql", short)
+    table = database.table("held", "id INT PRIMARY KEY NOT ENFORCED")
+    with database.locked("held"), pytest.raises(SqlError, match=r"lock timeout; check .* table held"):
+        execute(spark, table + "INSERT INTO held VALUES (1)", settings=BATCH)
 
 
 def test_a_table_is_read_and_joined_as_it_is_now(spark: SparkSession, tmp_path: Path) -> None:

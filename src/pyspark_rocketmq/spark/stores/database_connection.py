@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.stores.database_url import parse_url, shown_url
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 __all__ = ["connected", "database_errors", "first_line", "open_connection", "open_engine"]
+
+_LOCK_WAITS: Final = {
+    "postgresql": "SELECT set_config('lock_timeout', '60s', true) "
+    "WHERE current_setting('lock_timeout') = '0'",
+    "mysql": "SET SESSION lock_wait_timeout = LEAST(@@SESSION.lock_wait_timeout, 60)",
+}
+"""By database: what has a transaction wait for the locks of others for a minute at most. Without it,
+PostgreSQL waits without a limit, and MySQL for a year if a table is being altered (50 s for rows)."""
 
 
 @contextmanager
@@ -41,7 +50,8 @@ def connected(url: str, *, advice: str) -> Iterator[sa.Connection]:
 def open_engine(url: str) -> sa.Engine:
     """Return SQLAlchemy's engine of a database. The text of its errors has no rows.
 
-    It keeps no connection: between two batches, the server may restart, or a firewall forget it.
+    It keeps no connection: between two batches, the server may restart, or a firewall forget it. Its
+    transactions wait for the locks of others for a minute at most, or for PostgreSQL's own ``lock_timeout``.
 
     Raises
     ------
@@ -52,13 +62,21 @@ def open_engine(url: str) -> sa.Engine:
 
     parsed = parse_url(url)
     try:
-        return sa.create_engine(parsed, hide_parameters=True, poolclass=sa.NullPool)
+        engine = sa.create_engine(parsed, hide_parameters=True, poolclass=sa.NullPool)
     except ModuleNotFoundError as error:
         raise OptionError(f"the database needs its driver in Python: pip install {error.name}") from error
     except sa.exc.ArgumentError as error:
         raise OptionError(
             f"SQLAlchemy has no such database: {_reason(error, parsed)}", url=shown_url(parsed)
         ) from None
+    name = "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
+    if (limit := _LOCK_WAITS.get(name)) is not None:
+        sa.event.listen(engine, "begin", partial(_execute, limit))
+    return engine
+
+
+def _execute(statement: str, connection: sa.Connection) -> None:
+    connection.exec_driver_sql(statement)
 
 
 def open_connection(engine: sa.Engine) -> sa.Connection:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType, TimestampType
 
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark.body_formats import quote
-from pyspark_rocketmq.spark.stores.database_connection import first_line, open_engine
+from pyspark_rocketmq.spark.stores.database_connection import connected
 from pyspark_rocketmq.spark.stores.sql_rows import (
     execute_rows,
     reflect_table,
@@ -55,7 +55,7 @@ class DatabaseTable:
         RocketMQError
             The database cannot be reached.
         """
-        with self._connected() as engine, engine.connect() as connection:
+        with self._connected() as connection:
             target = reflect_table(connection, self.name, self.schema, rows, self.key)
             columns = rows.fieldNames()
             if self.key:
@@ -86,36 +86,31 @@ class DatabaseTable:
         """
         schema = StructType([kind for kind in rows.schema.fields if kind.name != removed])
         columns = schema.fieldNames()
-        with self._connected() as engine:
-            with engine.connect() as connection:
-                target = reflect_table(connection, self.name, self.schema, schema, self.key)
-            local = _local_times(engine.dialect.name, target, schema)
-            found = rows.withColumns(
-                {name: F.col(quote(name)).cast("timestamp_ntz") for name in local}
-            ).toArrow()
-            if not found.num_rows:
-                return
-            kept = found.select(columns)
-            with engine.begin() as connection:
-                if removed is not None:
-                    is_removed = found[removed]
-                    gone = found.filter(is_removed).select(list(self.key))
-                    kept = kept.filter(pc.invert(is_removed))
-                    where = (target.c[name] == sa.bindparam(name) for name in self.key)
-                    execute_rows(connection, sa.delete(target).where(*where), target, gone)
-                statement = sa.insert(target)
-                if self.key:
-                    require_whole_keys(target, self.key, kept)
-                    statement = upsert_statement(engine.dialect.name, target, self.key, columns)
-                execute_rows(connection, statement, target, kept)
+        with self._connected() as connection:
+            dialect = connection.dialect.name
+            target = reflect_table(connection, self.name, self.schema, schema, self.key)
+        local = _local_times(dialect, target, schema)
+        found = rows.withColumns(
+            {name: F.col(quote(name)).cast("timestamp_ntz") for name in local}
+        ).toArrow()  # no connection waits meanwhile, which a firewall would forget
+        if not found.num_rows:
+            return
+        kept = found.select(columns)
+        with self._connected() as connection, connection.begin():
+            if removed is not None:
+                is_removed = found[removed]
+                gone = found.filter(is_removed).select(list(self.key))
+                kept = kept.filter(pc.invert(is_removed))
+                where = (target.c[name] == sa.bindparam(name) for name in self.key)
+                execute_rows(connection, sa.delete(target).where(*where), target, gone)
+            statement = sa.insert(target)
+            if self.key:
+                require_whole_keys(target, self.key, kept)
+                statement = upsert_statement(dialect, target, self.key, columns)
+            execute_rows(connection, statement, target, kept)
 
-    @contextmanager
-    def _connected(self) -> Iterator[sa.Engine]:
-        engine = open_engine(self.url)
-        try:
-            yield engine
-        except sa.exc.SQLAlchemyError as error:
-            raise RocketMQError(f"the database of table {self.name} failed: {first_line(error)}") from error
+    def _connected(self) -> AbstractContextManager[sa.Connection]:
+        return connected(self.url, advice=f"check the rows, and table {self.name}")
 
 
 def _local_times(dialect: str, target: sa.Table, rows: StructType) -> list[str]:
