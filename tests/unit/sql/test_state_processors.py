@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import DecimalType, LongType, StringType, StructField, StructType
 
@@ -124,6 +125,43 @@ def test_a_join_takes_back_no_pairs_of_rows_that_were_forgotten():
         (2, None, True, False, "-D", 0),
         (2, 5, True, True, "+I", 1),
     ]
+
+
+@pytest.mark.parametrize(("ttl_ms", "again"), [(5, True), (None, False)])
+def test_pairs_whose_row_comes_again_are_renewed_for_those_that_keep_them(ttl_ms: int | None, again: bool):
+    names = ("__0f0", "__1f0", "__has_left", "__has_right")
+    output = StructType([StructField(name, LongType()) for name in names])
+    processor = JoinChanges((["__0f0"], ["__1f0"]), (True, False), output, ttl_ms=ttl_ms)
+    processor.init(OneValue())  # type: ignore[arg-type]
+    row = Row("__0f0", "__1f0", SIDE, OP)
+    same = [row(1, None, 0, "-U"), row(1, None, 0, "+U")]
+
+    def renewed(*pair: object) -> list[tuple[object, ...]]:
+        return [(*pair, "-U", 0), (*pair, "+U", 1)] if again else []
+
+    assert emitted(processor, ("k",), [row(1, None, 0, "+I")]) == [(1, None, True, False, "+I", 0)]
+    assert emitted(processor, ("k",), same) == renewed(1, None, True, False)
+    assert len(emitted(processor, ("k",), [row(None, 5, 1, "+I")])) == 2
+    assert emitted(processor, ("k",), same) == renewed(1, 5, True, True)
+    absent = [row(3, None, 0, "+I"), row(3, None, 0, "-D")]  # it came and went
+    assert emitted(processor, ("k",), absent) == []
+    assert len(emitted(processor, ("k",), [*same, row(None, 5, 1, "-D")])) == 2, "the pair has changed"
+
+
+@pytest.mark.parametrize(("ttl_ms", "again"), [(5, True), (None, False)])
+@pytest.mark.parametrize("shows_rank", [True, False])
+def test_first_rows_that_come_again_are_renewed_for_those_that_keep_them(
+    ttl_ms: int | None, again: bool, shows_rank: bool
+):
+    output = StructType([StructField("__c0", StringType()), StructField("n", LongType())])
+    ranking = Ranking(1, ((False, False),), 1, "n", shows_rank=shows_rank)
+    processor = RankChanges(ranking, ["__c0"], output, changes=True, ttl_ms=ttl_ms)
+    processor.init(OneValue())  # type: ignore[arg-type]
+    row = Row("__o0", "__c0", OP)
+    emitted(processor, ("k",), [row(1, "a", "+I"), row(2, "b", "+I")])
+    renewed = [("a", 1, "-U", 0), ("a", 1, "+U", 1)] if again else []
+    assert emitted(processor, ("k",), [row(1, "a", "-U"), row(1, "a", "+U")]) == renewed
+    assert emitted(processor, ("k",), [row(2, "b", "-U"), row(2, "b", "+U")]) == [], "it is not the first"
 
 
 def test_a_query_without_keys_keeps_its_row():

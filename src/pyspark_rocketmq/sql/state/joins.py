@@ -24,17 +24,20 @@ class Joined:
         Whether the rows of the left, and of the right side, are kept without a match.
     matches : bool
         Whether the key has no NULL: NULL equals nothing, and such rows need no state.
+    renews : bool
+        Whether the pairs of a row that was taken back and came again are changes, too.
     """
 
-    def __init__(self, outer: tuple[bool, bool], *, matches: bool = True) -> None:
+    def __init__(self, outer: tuple[bool, bool], *, matches: bool = True, renews: bool = False) -> None:
         self._outer = outer
         self._matches = matches
+        self._renews = renews
         self._sides: tuple[dict[str, tuple[Values, int]], ...] = ({}, {})
 
     def change(self, changes: Iterable[tuple[int, int, Values]]) -> Iterator[tuple[str, Pair]]:
         """Apply a batch's changes: of a side (0 or 1), +1 or -1, and a row. Yield the changes of the join.
 
-        What comes and goes in the batch has no change.
+        What comes and goes in the batch has no change, unless pairs are renewed.
         """
         net: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         rows: dict[str, Values] = {}
@@ -52,6 +55,22 @@ class Joined:
             for key, count in emitted.items():
                 for _ in range(count * sign):
                     yield kind, pairs[key]
+        if self._renews:
+            again = ((side, rows[key]) for side in (0, 1) for key, count in net[side].items() if not count)
+            renewed = {identity(pair): pair for side, row in again for pair in self._pairs(side, row)}
+            for key, pair in renewed.items():
+                if not emitted[key]:
+                    yield from (("-U", pair), ("+U", pair))
+
+    def _pairs(self, side: int, row: Values) -> Iterator[Pair]:
+        """Return the pairs of a row that a side has."""
+        own, others = self._sides[side], self._sides[1 - side]
+        if self._matches and own.get(identity(row), (row, 0))[1] <= 0:
+            return
+        for other, _ in others.values():
+            yield _pair(side, row, other)
+        if self._outer[side] and not others:
+            yield _pair(side, row, None)
 
     def _add(self, side: int, row: Values, count: int) -> Iterator[tuple[Pair, int]]:
         """Change how often a side has a row; yield the pairs that this adds, or takes back."""

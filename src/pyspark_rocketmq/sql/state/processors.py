@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import BinaryType, DecimalType, StructField, StructType
 
-from pyspark_rocketmq.sql.state.groups import Group
+from pyspark_rocketmq.sql.state.groups import Group, identity
 from pyspark_rocketmq.sql.state.joins import Joined
 from pyspark_rocketmq.sql.state.rankings import Line, Ranked, differences
 from pyspark_rocketmq.sql.state.steps import ARGUMENT, OP, ORDER, SIDE, Grouping, Ranking
@@ -47,6 +47,9 @@ STATE: Final = StructType([StructField("state", BinaryType())])
 
 class _Keeper(StatefulProcessor):
     """Keeps one value for each key, and gives the changes of its result.
+
+    With a time to live, a result that stays the same although its rows changed is a change, too: as in Flink,
+    what reads it keeps it as long as rows come.
 
     Parameters
     ----------
@@ -89,11 +92,7 @@ class _Keeper(StatefulProcessor):
 
 
 class GroupChanges(_Keeper):
-    """The changes of groups' results. A batch gives at most one change of a group.
-
-    With a time to live, a result that stays the same is a change, too: as in Flink, what reads it keeps it as
-    long as the group has rows.
-    """
+    """The changes of groups' results. A batch gives at most one change of a group."""
 
     def __init__(self, grouping: Grouping, output: StructType, *, changes: bool, ttl_ms: int | None) -> None:
         super().__init__(output, changes=changes, ttl_ms=ttl_ms)
@@ -181,8 +180,14 @@ class RankChanges(_Keeper):
             (added if self.sign(row) > 0 else removed).append(line)
         ranked.change(added, removed)
         self.save(ranked.lines or None)
-        for at, (kind, values, rank) in enumerate(differences(self._ranking, before, ranked.first())):
+        again = () if self._ttl_ms is None else _identities(added) & _identities(removed)
+        found = differences(self._ranking, before, ranked.first(), again)
+        for at, (kind, values, rank) in enumerate(found):
             yield self._row(*values, rank, kind, at)
+
+
+def _identities(lines: Iterable[Line]) -> set[str]:
+    return {identity(row) for _, row in lines}
 
 
 class JoinChanges(_Keeper):
@@ -203,7 +208,8 @@ class JoinChanges(_Keeper):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         """Join a batch's rows of a key, and emit the changes, and which sides have a row."""
         del timerValues
-        joined, packed = Joined(self._outer, matches=None not in tuple(key)), self.load()
+        renews, packed = self._ttl_ms is not None, self.load()
+        joined = Joined(self._outer, matches=None not in tuple(key), renews=renews)
         if packed is not None:
             joined.unpack(packed)
         changes = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from pyspark_rocketmq.sql.state.groups import identity, order
@@ -70,14 +70,20 @@ def _place(value: Any, down: bool, nulls_first: bool) -> tuple[bool, tuple[bool,
 
 
 def differences(
-    ranking: Ranking, before: Sequence[tuple[Any, ...]], after: Sequence[tuple[Any, ...]]
+    ranking: Ranking,
+    before: Sequence[tuple[Any, ...]],
+    after: Sequence[tuple[Any, ...]],
+    renewed: Collection[str] = (),
 ) -> Iterator[tuple[str, tuple[Any, ...], int]]:
-    """Yield the changes from the first rows to others: their kind, the row and its rank from 1."""
+    """Yield the changes from the first rows to others: their kind, the row and its rank from 1.
+
+    Rows whose identities are in ``renewed`` are changes also if they stay.
+    """
     if ranking.shows_rank:
         for rank in range(max(len(before), len(after))):
             old = before[rank] if rank < len(before) else None
             new = after[rank] if rank < len(after) else None
-            if identity(old) == identity(new):
+            if identity(old) == identity(new) and identity(new) not in renewed:
                 continue
             if old is not None:
                 yield "-D" if new is None else "-U", old, rank + 1
@@ -87,8 +93,13 @@ def differences(
     gone = Counter(map(identity, before))
     gone.subtract(Counter(map(identity, after)))
     came = Counter({key: -count for key, count in gone.items() if count < 0})
+    changed = set(came)
     for kind, rows, counts in (("-D", before, gone), ("+I", after, came)):
         for rank, row in enumerate(rows, 1):
             if counts[identity(row)] > 0:
                 counts[identity(row)] -= 1
                 yield kind, row, rank
+    for rank, row in enumerate(after, 1):
+        if identity(row) in renewed and identity(row) not in changed:
+            yield "-U", row, rank
+            yield "+U", row, rank
