@@ -86,7 +86,9 @@ def test_a_direct_stream_has_each_committed_batch_whole_and_its_group_continues(
     group: str,
     committed_topic: Callable[[], str],
     contexts: Callable[[], StreamingContext],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("pyspark_rocketmq.client.commits.holds.HOLD_MS", 3_000)  # for the write that fails
     name = committed_topic()
 
     def write(job: str, *, fails: bool = False) -> None:
