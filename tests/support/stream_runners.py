@@ -77,7 +77,7 @@ class _Forks:
         self._waiting = dict[int, tuple[int, socket.socket]]()
 
     def run(self) -> None:
-        """Serve until the end of the standard input; in a forked process, return when its work is done."""
+        """Serve until the end of the standard input. In a forked process, it never returns."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is self._listener:
