@@ -14,11 +14,11 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import parse_direct_options
 
-__all__ = ["CommitCallback", "CommitQueue", "Committer"]
+__all__ = ["LAST_COMMIT_PATIENCE_S", "CommitCallback", "CommitQueue", "Committer"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_LAST_COMMIT_PATIENCE_S: Final = 10.0
+LAST_COMMIT_PATIENCE_S: Final = 10.0
 """How long a program that ends waits for its last commit."""
 
 CommitCallback: TypeAlias = Callable[[Mapping[MessageQueue, int], RocketMQError | None], None]
@@ -57,7 +57,7 @@ class Committer(CanCommitOffsets):
         if ends := to_ranges(offsetRanges).ends:
             if not self._used:
                 self._used = True
-                atexit.register(self._queue.finish, _LAST_COMMIT_PATIENCE_S)
+                atexit.register(self._queue.finish, LAST_COMMIT_PATIENCE_S)
             self._queue.add(ends, callback)
 
     def _commit(self, ends: Mapping[MessageQueue, int]) -> None:

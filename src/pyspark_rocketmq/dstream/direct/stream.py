@@ -20,7 +20,7 @@ from pyspark.streaming import DStream, StreamingContext, StreamingListener
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.direct.batch_log import BatchLog
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
-from pyspark_rocketmq.dstream.direct.commit import CommitCallback, Committer
+from pyspark_rocketmq.dstream.direct.commit import LAST_COMMIT_PATIENCE_S, CommitCallback, Committer
 from pyspark_rocketmq.dstream.direct.committed_rows import CommittedRows
 from pyspark_rocketmq.dstream.jvm import (
     failures,
@@ -53,8 +53,6 @@ __all__ = ["BatchMaker", "RocketMQDStream", "end_commits"]
 _LOG: Final = logging.getLogger(__name__)
 
 _SHOWN_RANGES: Final = 20
-
-_LAST_COMMIT_PATIENCE_S: Final = 10.0
 
 _EVENT_PATIENCE_MS: Final = 60_000
 """How long Spark may take to report the end of a batch."""
@@ -232,7 +230,7 @@ class _Run(StreamingListener):
 
 def end_commits(commits: GroupCommits, client: PlanningClient) -> None:
     """Make the last commit of a program that ends."""
-    commits.flush(_LAST_COMMIT_PATIENCE_S)
+    commits.flush(LAST_COMMIT_PATIENCE_S)
     client.close()
 
 

@@ -23,8 +23,8 @@ __all__ = [
     "check_new_batches",
     "check_readable",
     "files_folder",
-    "has_files",
     "last_batch",
+    "logged_batches",
     "table_folder",
 ]
 
@@ -39,6 +39,11 @@ def batch_numbers(folder: Path, prefix: str = "") -> list[int]:
     return [int(number) for number in (name.removesuffix(".compact") for name in names) if number.isdigit()]
 
 
+def logged_batches(folder: Path) -> list[int]:
+    """Return the numbers of the batches in a folder's log."""
+    return batch_numbers(folder / _LOG)
+
+
 def last_batch(checkpoint: str) -> int | None:
     """Return the last batch that a checkpoint knows, -1 if it has none. None on other file systems."""
     folder = local_folder(checkpoint)
@@ -46,7 +51,7 @@ def last_batch(checkpoint: str) -> int | None:
 
 
 def check_new_batches(target: str, path: str, checkpoint: str) -> None:
-    """Raise an error if a stream's batches would not be written to a folder, or hide what is there.
+    """Raise an error if a stream's batches would not be written to a folder, or hide the files that exist.
 
     Folders and checkpoints on other file systems are not checked.
 
@@ -58,7 +63,7 @@ def check_new_batches(target: str, path: str, checkpoint: str) -> None:
     folder, known = local_folder(path), last_batch(checkpoint)
     if folder is None or known is None:
         return
-    written = max(batch_numbers(folder / _LOG), default=-1)
+    written = max(logged_batches(folder), default=-1)
     if written > known:
         raise RocketMQError(
             f"the folder of {target} has results up to batch {written}, which the query's checkpoint does "
@@ -68,7 +73,7 @@ def check_new_batches(target: str, path: str, checkpoint: str) -> None:
             folder=path,
             checkpoint=checkpoint,
         )
-    if written < 0 and known < 0 and has_files(folder):
+    if written < 0 and known < 0 and _has_files(folder):
         raise RocketMQError(
             f"the folder of {target} has files that no stream has written, and Spark's readers would not "
             "see them any more: they see only the files of the stream. Give it another folder",
@@ -85,7 +90,7 @@ def check_readable(target: str, path: str) -> None:
         A stream has written the folder.
     """
     folder = local_folder(path)
-    if folder is not None and batch_numbers(folder / _LOG):
+    if folder is not None and logged_batches(folder):
         raise RocketMQError(
             f"a stream has written the folder of {target}, and Spark's readers see only its files: they "
             "would not see those of a batch. Give it another folder",
@@ -107,7 +112,7 @@ def files_folder(described: Mapping[str, Any]) -> str | None:
     return described.get("location") if described.get("provider") in _FORMATS else None
 
 
-def has_files(folder: Path) -> bool:
+def _has_files(folder: Path) -> bool:
     """Whether a folder has files that readers see."""
     files = (file for file in folder.rglob("*") if file.is_file())
     return any(not any(part.startswith(("_", ".")) for part in f.relative_to(folder).parts) for f in files)

@@ -42,37 +42,39 @@ class Joined:
         net: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         rows: dict[str, Values] = {}
         for side, sign, row in changes:
-            rows[identity(row)] = row
-            net[side][identity(row)] += sign
+            key = identity(row)
+            rows[key] = row
+            net[side][key] += sign
         emitted: Counter[str] = Counter()
         pairs: dict[str, Pair] = {}
         for side in (0, 1):
             for key, count in net[side].items():
-                for pair, times in self._add(side, rows[key], count):
-                    pairs[identity(pair)] = pair
-                    emitted[identity(pair)] += times
+                for pair, times in self._add(side, key, rows[key], count):
+                    name = identity(pair)
+                    pairs[name] = pair
+                    emitted[name] += times
         for kind, sign in (("-D", -1), ("+I", 1)):
             for key, count in emitted.items():
                 for _ in range(count * sign):
                     yield kind, pairs[key]
         if self._renews:
-            again = ((side, rows[key]) for side in (0, 1) for key, count in net[side].items() if not count)
-            renewed = {identity(pair): pair for side, row in again for pair in self._pairs(side, row)}
-            for key, pair in renewed.items():
+            again = ((side, key) for side in (0, 1) for key, count in net[side].items() if not count)
+            found = (pair for side, key in again for pair in self._pairs(side, key, rows[key]))
+            for key, pair in {identity(pair): pair for pair in found}.items():
                 if not emitted[key]:
                     yield from (("-U", pair), ("+U", pair))
 
-    def _pairs(self, side: int, row: Values) -> Iterator[Pair]:
+    def _pairs(self, side: int, key: str, row: Values) -> Iterator[Pair]:
         """Return the pairs of a row that a side has."""
         own, others = self._sides[side], self._sides[1 - side]
-        if self._matches and own.get(identity(row), (row, 0))[1] <= 0:
+        if self._matches and own.get(key, (row, 0))[1] <= 0:
             return
         for other, _ in others.values():
             yield _pair(side, row, other)
         if self._outer[side] and not others:
             yield _pair(side, row, None)
 
-    def _add(self, side: int, row: Values, count: int) -> Iterator[tuple[Pair, int]]:
+    def _add(self, side: int, key: str, row: Values, count: int) -> Iterator[tuple[Pair, int]]:
         """Change how often a side has a row; yield the pairs that this adds, or takes back."""
         if not count:
             return
@@ -82,9 +84,9 @@ class Joined:
             return
         own, others = self._sides[side], self._sides[1 - side]
         had_rows = any(number > 0 for _, number in own.values())
-        number = own.pop(identity(row), (row, 0))[1] + count
+        number = own.pop(key, (row, 0))[1] + count
         if number:
-            own[identity(row)] = (row, number)
+            own[key] = (row, number)
         has_rows = any(number > 0 for _, number in own.values())
         for other, times in others.values():
             yield _pair(side, row, other), count * times

@@ -129,13 +129,12 @@ class SinkConnector(Sink):
         del plan
         return plain_rows(flow)
 
-    def check_target(self, last_batch: int | None, *, numbered: bool) -> None:
+    def check_target(self, checkpoint: str, *, numbered: bool) -> None:
         """Raise an error if this run's batches would be taken for others that the target has already.
 
         Parameters
         ----------
-        last_batch : int, optional
-            The last batch that the checkpoint knows, -1 for a new one. None if that is not known.
+        checkpoint : str
         numbered : bool
             Whether `batch_writer` writes them.
         """

@@ -111,7 +111,15 @@ class TableSink(SinkConnector):
         return f"table {self.table}"
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
-        """Return a function that appends a batch. It cannot detect a repeated batch."""
+        """Return a function that appends a batch. It cannot detect a repeated batch.
+
+        Raises
+        ------
+        PlanError
+            Another sink has the results, too, or they change.
+        RocketMQError
+            A stream has written the table, and readers would not see this batch.
+        """
         del plan, checkpoint
         if numbered:
             raise PlanError(
@@ -119,24 +127,25 @@ class TableSink(SinkConnector):
                 "that change (groups without a window, emitBeforeFire) to toDB(key=...) or toRocketmq",
                 step=self.name,
             )
+        if (folder := self._folder()) is not None:
+            check_readable(f"table {self.table}", folder)
+        return lambda df, _: df.write.mode("append").saveAsTable(self.table)
 
-        def append(df: DataFrame, _: int) -> None:
-            if (folder := table_folder(df.sparkSession, self.table)) is not None:
-                check_readable(f"table {self.table}", folder)
-            df.write.mode("append").saveAsTable(self.table)
-
-        return append
-
-    def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
-        """Start a query with this as its only sink.
+    def check_target(self, checkpoint: str, *, numbered: bool) -> None:
+        """Raise an error if Spark would not write the first batches, or hide the table's rows.
 
         Raises
         ------
         RocketMQError
-            Spark would not write its first batches, or hide the table's rows.
+            The table's folder has batches that the checkpoint does not know, or files of others.
         """
-        del plan
-        spark = SparkSession.active()
-        if (folder := table_folder(spark, self.table)) is not None:
+        if not numbered and (folder := self._folder()) is not None:
             check_new_batches(f"table {self.table}", folder, checkpoint)
+
+    def _folder(self) -> str | None:
+        return table_folder(SparkSession.active(), self.table)
+
+    def start(self, writer: DataStreamWriter, plan: Plan, checkpoint: str) -> StreamingQuery:
+        """Start a query with this as its only sink."""
+        del plan, checkpoint
         return writer.toTable(self.table)

@@ -16,7 +16,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_rocketmq.errors import PlanError, RocketMQError
 from pyspark_rocketmq.spark.bodies.csv_rows import reading_settings, writing_settings
 from pyspark_rocketmq.spark.filesystem import local_folder
-from pyspark_rocketmq.spark.stores.file_log import batch_numbers, check_readable, has_files
+from pyspark_rocketmq.spark.stores.file_log import (
+    batch_numbers,
+    check_new_batches,
+    check_readable,
+    last_batch,
+    logged_batches,
+)
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
     SinkConnector,
@@ -37,7 +43,6 @@ ReadFormat: TypeAlias = Literal["text", "json", "csv"]
 WriteFormat: TypeAlias = Literal["text", "json", "csv", "parquet"]
 
 _TEXTS: Final = frozenset({"text", "json"})
-_LOG: Final = "_spark_metadata"
 _BATCH: Final = "batch="
 
 
@@ -146,11 +151,8 @@ class FileSink(SinkConnector):
             )
         return texts(flow) if self.kind in _TEXTS else plain_rows(flow)
 
-    def check_target(self, last_batch: int | None, *, numbered: bool) -> None:
+    def check_target(self, checkpoint: str, *, numbered: bool) -> None:
         """Raise an error if Spark would not write this run's batches, or readers would not find them.
-
-        # Facts (FileStreamSink, Spark 4.0 to 4.3): it writes no batch whose number is not above the last one
-        # in ``_spark_metadata``. Where that exists, readers see the files that it names, and no others.
 
         Raises
         ------
@@ -161,7 +163,7 @@ class FileSink(SinkConnector):
         folder = local_folder(self.path)
         if folder is None:
             return
-        logged, folders = batch_numbers(folder / _LOG), batch_numbers(folder, _BATCH)
+        logged, folders = logged_batches(folder), batch_numbers(folder, _BATCH)
         if logged if numbered else folders and not logged:
             raise RocketMQError(
                 "a job with one sink and final results writes files and a log; one with several sinks, or "
@@ -171,20 +173,15 @@ class FileSink(SinkConnector):
                 step=self.name,
                 folder=self.path,
             )
-        if last_batch == -1 and not numbered and not logged and has_files(folder):
-            raise RocketMQError(
-                "the folder has files that no stream has written, and Spark's readers would not see them any "
-                "more: they see only the files of the stream. Give the job another folder for its results",
-                step=self.name,
-                folder=self.path,
-            )
-        written = max(folders if numbered else logged, default=-1)
-        if last_batch is not None and written > last_batch:
-            effect = "replace them" if numbered else "not be written, because Spark would take them for those"
+        if not numbered:
+            check_new_batches(self.name, self.path, checkpoint)
+            return
+        known, written = last_batch(checkpoint), max(folders, default=-1)
+        if known is not None and written > known:
             raise RocketMQError(
                 f"the folder has results up to batch {written}, which the job's checkpoint does not know: "
                 "another job has written them, or this one before its checkpoint was removed. The batches of "
-                f"this run would {effect}: give the job another folder for its results",
+                "this run would replace them: give the job another folder for its results",
                 step=self.name,
                 folder=self.path,
             )

@@ -12,7 +12,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.boundary import called_for_batches
-from pyspark_rocketmq.spark.stores.file_log import last_batch
 from pyspark_rocketmq.streams.compile.compiler import Compiler
 from pyspark_rocketmq.streams.connectors.base import sink_of
 from pyspark_rocketmq.streams.frame.error_handling import Guard
@@ -59,7 +58,7 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         sink = plan.sinks[0]
         flow = final_flow(common, sink, guard)
         rows = sink_of(sink).rows(flow, plan)
-        sink_of(sink).check_target(last_batch(checkpoint), numbered=flow.updates)
+        sink_of(sink).check_target(checkpoint, numbered=flow.updates)
         # Spark's sinks accept final rows, not updates.
         start = sink_of(sink).start_batches if flow.updates else sink_of(sink).start
         return start(_configure(rows, flow, plan, checkpoint, trigger), plan, checkpoint)
@@ -67,7 +66,7 @@ def start_sinks(compiler: Compiler, guard: Guard, checkpoint: str, trigger: dict
         common = common.with_fields([], guard, shared)
     for sink in plan.sinks:  # fail on what a sink refuses now, not in the first batch
         sink_of(sink).rows(final_flow(compiler.flow(sink), sink, guard), plan)
-        sink_of(sink).check_target(last_batch(checkpoint), numbered=True)
+        sink_of(sink).check_target(checkpoint, numbered=True)
     writers = [(sink, sink_of(sink).batch_writer(plan, checkpoint, numbered=True)) for sink in plan.sinks]
     writer = _configure(common.df, common, plan, checkpoint, trigger)
 
