@@ -6,7 +6,7 @@ Spark compares the types of the state, not what they mean: a count would continu
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ __all__ = ["describe_state"]
 
 _WINDOW: Final = re.compile(r"\bwindow\s*\(", re.IGNORECASE)
 _CALL: Final = "WINDOW__"
+_PLACE: Final = "place"
 _SIZES: Final = ("size", "slide", "step", "offset")
 
 
@@ -51,6 +52,12 @@ def describe_state(query: Query, known: Mapping[str, Relation]) -> tuple[str, ..
 
 
 def _parts(select: exp.Select, known: Mapping[str, Relation], ranks: Sequence[str]) -> Iterator[str]:
+    joins = select.args.get("joins") or ()
+    tables = [part.this for part in [select.args.get("from_"), *joins] if part is not None]
+    sources = {table.alias_or_name.lower(): known.get(table.name.lower(), Relation()) for table in tables}
+    joined = [join for join in joins if _reads_stream(join.this, sources)]
+    if joined:
+        _number_tables(select, [tables[0], *(join.this for join in joined)])
     for table in select.find_all(WindowTable):
         if table.find_ancestor(exp.Select) is select:
             sizes = (table.args[name] for name in _SIZES if table.args.get(name))
@@ -65,10 +72,6 @@ def _parts(select: exp.Select, known: Mapping[str, Relation], ranks: Sequence[st
     yield from map(_text, select.args.get("windows") or ())
     limits = (rank_limit(select, name) for name in ranks)
     yield from (f"{limit} rows" for limit in limits if limit is not None)
-    joins = select.args.get("joins") or ()
-    tables = [part.this for part in [select.args.get("from_"), *joins] if part is not None]
-    sources = {table.alias_or_name.lower(): known.get(table.name.lower(), Relation()) for table in tables}
-    joined = [join for join in joins if _reads_stream(join.this, sources)]
     for join in joined:
         condition = join.args.get("on")
         using = ", ".join(map(_text, join.args.get("using") or ()))
@@ -78,6 +81,14 @@ def _parts(select: exp.Select, known: Mapping[str, Relation], ranks: Sequence[st
         yield f"where {' and '.join(equal)}"
     if kept := _kept_columns(select, as_they_are, joins=bool(joined)):
         yield f"keeps {', '.join(kept)}"
+
+
+def _number_tables(select: exp.Select, streams: Iterable[exp.Expr]) -> None:
+    """Note in each column of a join whose it is: the state has the rows of each side."""
+    numbers = {table.alias_or_name.lower(): f"t{place}" for place, table in enumerate(streams, 1)}
+    for column in select.find_all(exp.Column):
+        if column.find_ancestor(exp.Select) is select:
+            column.meta[_PLACE] = numbers.get(column.table.lower())
 
 
 def _united(union: exp.Union) -> str:
@@ -166,10 +177,11 @@ def _resolved(group: exp.Group, select: exp.Select) -> exp.Expression:
 
 
 def _text(part: exp.Expr) -> str:
-    """Return a part as text, without the names of tables, which may change."""
+    """Return a part as text, with the places of tables for their names, which may change."""
     copied = part.copy()
     for column in copied.find_all(exp.Column):
-        column.set("table", None)
+        place = column.meta.get(_PLACE)
+        column.set("table", None if place is None else exp.to_identifier(place))
     for name in copied.find_all(exp.Identifier):
         name.set("quoted", False)
     text = copied.sql(dialect="spark", comments=False)

@@ -17,7 +17,7 @@ from pyspark_rocketmq.spark.filesystem import file_system, local_folder, write_d
 __all__ = ["describe_rows", "keeping_state_record"]
 
 _FILE: Final = "rocketmq-state.json"
-_FORM: Final = f"3, sqlglot {version('sqlglot')}"
+_FORM: Final = f"4, sqlglot {version('sqlglot')}"
 """Whose texts these are: those of another version of the parser may differ without a change."""
 
 
