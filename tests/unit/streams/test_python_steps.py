@@ -63,6 +63,7 @@ def fail_at_a_surrogate(_):
         ("map", fail_at_a_surrogate, "ValueError: no \\ud800"),
         ("time", lambda v: 2**63, "ValueError: no time"),
         ("time", lambda v: -(2**60), "ValueError: no time"),
+        ("time", lambda v: datetime.datetime.fromisoformat("2030-01-02"), "ValueError: the time 2030-01"),
     ],
 )
 def test_a_result_that_cannot_be_written_is_an_error_of_its_record(how, function, cause):

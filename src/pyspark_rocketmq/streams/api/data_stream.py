@@ -128,7 +128,7 @@ class DataStream(StreamOutput, DataStreamNames):
         )
 
     def selectTimestamp(self, time: Callable[[Any], Any] | str) -> DataStream:
-        """Set the event time: a field's name, or a function that returns milliseconds."""
+        """Set the event time: a field's name, a function that returns milliseconds or an aware datetime."""
         if isinstance(time, str):
             name = self._job.step("time")
             return self._next(p.TimeSelect(name=name, input=self._node, field=time))

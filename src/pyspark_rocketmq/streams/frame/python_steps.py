@@ -11,7 +11,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, assert_never
 
 import pyarrow as pa
@@ -52,6 +52,8 @@ ADVICE: Final = (
 
 _BYTES: Final = (bytes, bytearray, memoryview)
 _MAX_ERROR: Final = 500
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH_SCALE: Final = 1000
 FIRST_MS: Final = -62_135_596_800_000
 LAST_MS: Final = 253_402_300_799_999
@@ -224,7 +226,9 @@ def _as_bytes(body: Any) -> bytes:
 def _to_microseconds(moment: Any) -> int:
     """Convert milliseconds since the epoch, or a datetime, to microseconds."""
     if isinstance(moment, datetime):
-        return int(moment.timestamp() * 1_000_000)
+        if moment.utcoffset() is None:  # workers may be in several zones
+            raise ValueError(f"the time {moment} has no time zone: use replace(tzinfo=...)")
+        return (moment - _EPOCH) // _MICROSECOND
     milliseconds = int(moment)
     if not FIRST_MS <= milliseconds <= LAST_MS:
         raise ValueError(f"no time: {milliseconds} ms since the epoch")
