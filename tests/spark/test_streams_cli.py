@@ -13,6 +13,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.spark.streams_standby_job import NAME
 from tests.support.cli import CommandLine
@@ -52,6 +53,12 @@ def process(*args: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes],
         running.wait(timeout=30)
 
 
+def java_of(pid: int) -> psutil.Process:
+    """Return the JVM of a process."""
+    (java,) = (child for child in psutil.Process(pid).children() if child.name() == "java")
+    return java
+
+
 def numbers(folder: Path) -> list[int]:
     """Return what is in the files that count."""
     log = folder / "out" / "_spark_metadata"
@@ -86,8 +93,15 @@ def test_a_standby_takes_over_and_stops_when_it_is_told(cli, mq, topic, client, 
             assert second.wait(timeout=60) == 1
         assert f"the job '{NAME}' is already running" in refused.read_text()
         eventually(lambda: "@ready" in log.read_text(), PATIENCE_S, what="the standby")
-        os.killpg(first.pid, signal.SIGKILL)
+        java = java_of(first.pid)
+        java.suspend()  # it would end a second after its Python, and may write until then
+        first.kill()
         put(2)
+        eventually(
+            lambda: "has not ended yet" in log.read_text(), PATIENCE_S, what="the standby, which waits"
+        )
+        assert numbers(tmp_path) == [1]
+        java.resume()
         eventually(lambda: numbers(tmp_path) == [1, 2], PATIENCE_S, what="the row of the one that stood by")
         assert jobs()[NAME]["pid"] == standby.pid
         assert NAME in cli("streams", "list").out

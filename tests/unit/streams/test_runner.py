@@ -23,7 +23,7 @@ def need_no_spark(monkeypatch):
     monkeypatch.setattr(runner, "get_plan_session", lambda *_: SimpleNamespace())
     monkeypatch.setattr(runner, "Compiler", lambda *_, **__: None)
     monkeypatch.setattr(runner, "_query_settings", lambda _: {})
-    for name in ("_follow", "temporary_settings", "_limit_memory", "_count"):
+    for name in ("driver_lock", "_follow", "temporary_settings", "_limit_memory", "_count"):
         monkeypatch.setattr(runner, name, lambda *_: nothing())
 
 
@@ -47,6 +47,21 @@ def test_a_query_does_not_run_on_without_its_job(monkeypatch, tmp_path):
         runner.start(None, plan)
     assert held == [True]
     assert jobs() == []
+
+
+def test_a_query_does_not_start_beside_the_driver_before(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYSPARK_ROCKETMQ_STREAMS_HOME", str(tmp_path))
+    need_no_spark(monkeypatch)
+
+    @contextlib.contextmanager
+    def refuse(*_):
+        raise RocketMQError("it did not end")
+        yield
+
+    monkeypatch.setattr(runner, "driver_lock", refuse)
+    monkeypatch.setattr(runner, "start_sinks", lambda *_: pytest.fail("started"))
+    with pytest.raises(RocketMQError, match="did not end"):
+        runner.start(None, plan_of(stream()))
 
 
 def test_a_process_that_starts_jobs_for_weeks_keeps_the_last_runs_only(monkeypatch, tmp_path):

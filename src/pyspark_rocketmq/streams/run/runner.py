@@ -31,6 +31,7 @@ from pyspark_rocketmq.streams.plan.analysis import STATEFUL, check_ends, keeps_o
 from pyspark_rocketmq.streams.plan.explain import explain_plan
 from pyspark_rocketmq.streams.plan.state import describe_state
 from pyspark_rocketmq.streams.run.dead_letters import DeadLetters, start_dead_letters
+from pyspark_rocketmq.streams.run.driver_lock import driver_lock
 from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
@@ -124,6 +125,7 @@ def start(
         if standby and not elastic:
             compiler.flow(compiler.find_common_step())  # report compile errors now, not after the takeover
             held.enter_context(lock)
+        held.enter_context(driver_lock(session, checkpoint, SYSTEM_CLOCK))
         held.enter_context(_follow(session, plan))
         record = _make_record(plan, checkpoint, compiler)
         record.check_pipeline()
