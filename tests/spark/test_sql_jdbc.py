@@ -261,6 +261,14 @@ def test_a_driver_among_sparks_jars_is_found(tmp_path: Path) -> None:
     assert "no JDBC driver" not in run.stderr
 
 
+def test_a_target_may_be_called_as_its_column(spark: SparkSession, database: Database) -> None:
+    """Only tables that are read need a driver of Spark's."""
+    database.run("CREATE TABLE total (total BIGINT)")
+    job = database.table("total", "total BIGINT") + "INSERT INTO total SELECT SUM(id) AS total FROM RANGE(4)"
+    execute(spark, job, settings=BATCH)
+    assert database.rows("SELECT total FROM total") == [(6,)]
+
+
 @pytest.mark.parametrize("driver", ["", ", 'driver' = 'no.such.Driver'"])
 def test_a_driver_that_is_missing_is_named(spark: SparkSession, driver: str) -> None:
     options = f"'connector' = 'jdbc', 'url' = 'jdbc:sqlite:/f', 'table-name' = 't'{driver}"

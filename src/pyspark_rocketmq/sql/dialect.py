@@ -163,7 +163,8 @@ class TableParser(SparkParser):
         names: set[str] = set()
         while self._curr and goes_on(self._curr.token_type, depth):
             depth += (self._curr.token_type in _OPENS) - (self._curr.token_type in _CLOSES)
-            names.add(self._curr.text.lower())
+            if self._curr is first or self._prev.text.upper() != "AS":
+                names.add(self._curr.text.lower())
             self._advance()
         return self.cut(first, self._prev, frozenset(names))
 

@@ -164,7 +164,7 @@ class Query:
         Its text after as many blanks and line ends as precede it in the job, so that the positions that
         Spark reports are those of the job.
     names : frozenset of str
-        Every word in it that could be a table's name, in lower case.
+        Every word in it that could be a table's name, in lower case: not those after ``AS``.
     """
 
     padded: str = field(repr=False)  # may contain options with secrets

@@ -233,6 +233,15 @@ def test_queries_are_left_to_spark_at_their_places():
     assert Position.of(query.padded, start) == Position.of(job, job.index("SELECT")) == Position(3, 2)
 
 
+def test_the_name_of_a_result_is_no_table_that_is_read():
+    """A target is often called as what it has: a table of a database would need a driver to be read."""
+    (statement,) = parse_statements(
+        "INSERT INTO best SELECT k, MAX(v) AS best FROM scores AS s JOIN s ON TRUE"
+    )
+    assert {"scores", "s"} <= statement.query.names
+    assert "best" not in statement.query.names
+
+
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
