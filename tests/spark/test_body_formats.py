@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark import from_rocketmq, json_messages, to_rocketmq
+from pyspark_rocketmq.spark.session_settings import temporary_settings
 
 SCHEMA = "id BIGINT NOT NULL, name STRING"
 ROWS = [(1, "a b"), (2, None)]
@@ -56,6 +57,16 @@ def test_rows_of_csv_come_back_as_they_were(spark):
         unquoted = to_rocketmq(spark.createDataFrame([(text, 1)], "a STRING, b INT"), "csv", quote="")
         with pytest.raises(PySparkException, match="without a quote character cannot write"):
             unquoted.collect()
+
+
+@pytest.mark.parametrize(("quote", "empty"), [('"', ""), ("", None)])
+def test_a_row_of_csv_may_be_one_empty_field(spark, quote, empty):
+    """Only compiled expressions fail without a text."""
+    rows = [(None,), ("",), ("a",)]
+    with temporary_settings(spark, {"spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}):
+        written = to_rocketmq(spark.createDataFrame(rows, "v STRING"), "csv", quote=quote)
+        found = from_rocketmq(written, "csv", schema="v STRING", quote=quote)
+        assert found.collect() == [(None,), (empty,), ("a",)]
 
 
 def test_quotes_in_csv_are_doubled_as_in_flink(spark, messages):

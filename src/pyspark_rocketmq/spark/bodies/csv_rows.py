@@ -5,8 +5,8 @@
 # the text of a null is the empty one. Without a quote character, "" is taken as it is, and U+0000 is written
 # for quotes, also around a text that begins as a comment does (#). Bytes are written for people, as [01 02].
 # A quote within a quoted field gets a backslash, unless the quote is the escape. Flink and RFC 4180 double
-# it. Flink writes bytes in base64 (RowDataToCsvConverters, CsvToRowDataConverters
-# of 1.20).
+# it. Flink writes bytes in base64 (RowDataToCsvConverters, CsvToRowDataConverters of 1.20).
+# A row whose only field is empty has no text (univocity returns null), with which to_csv fails.
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def write_csv(values: Mapping[str, Column], kinds: Mapping[str, str], given: Map
         (F.base64(values[name.lower()]) if kind == "BINARY" else values[name.lower()]).alias(name)
         for name, kind in kinds.items()
     ]
-    row = F.to_csv(F.struct(*fields), writing_settings(given))
+    row = F.concat_ws("", F.to_csv(F.struct(*fields), writing_settings(given)))  # no text is the empty one
     if _quote(given):
         return row
     failure = F.raise_error(F.lit(_DIVIDED)).cast("string")
