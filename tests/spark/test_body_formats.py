@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark import from_rocketmq, json_messages, to_rocketmq
 from pyspark_rocketmq.spark.session_settings import temporary_settings
+from pyspark_rocketmq.spark.bodies.conversions import convert_fields
 
 SCHEMA = "id BIGINT NOT NULL, name STRING"
 ROWS = [(1, "a b"), (2, None)]
@@ -125,6 +127,36 @@ def test_times_come_back_as_they_were(spark, kind, zone):
         assert written == [('{"at":"31.01.2026","a":1}' if kind == "json" else "31.01.2026,1",)]
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_values_of_records_fit_their_columns_or_are_bad(spark):
+    """As `from_avro` and `from_protobuf` return them; the types are those of the body's schema."""
+    record = (
+        "STRUCT<id: BIGINT, who: STRUCT<last: STRING, first: STRING>, marks: ARRAY<BIGINT>, "
+        "m: MAP<STRING, STRING>>"
+    )
+    good = (1, ("Lovelace", "Ada"), [1, None], {"a": "1", "b": None})
+    rows = [
+        good,
+        (2**40, None, None, None),
+        (3, None, [2**40], None),
+        (4, None, None, {"a": "x"}),
+        (None,) * 4,
+    ]
+    df = spark.createDataFrame([(row,) for row in rows], f"record {record}")
+    kinds = {
+        "id": "INT",
+        "who": "STRUCT<first: STRING, Last: STRING>",
+        "marks": "ARRAY<INT>",
+        "m": "MAP<STRING, INT>",
+    }
+    columns, lost = convert_fields(df, F.col("record"), kinds)
+    found = df.select(*columns, lost).collect()
+    assert [row[-1] for row in found] == [False, True, True, True, False]
+    assert tuple(found[0])[:-1] == (1, ("Ada", "Lovelace"), [1, None], {"a": 1, "b": None})
+    assert tuple(found[4])[:-1] == (None,) * 4
+    with pytest.raises(OptionError, match="has no field age: it has last, first"):
+        convert_fields(df, F.col("record"), {"who": "STRUCT<age: INT>"})
 
 
 def test_bytes_in_csv_are_base64(spark, messages):

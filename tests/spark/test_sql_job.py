@@ -175,8 +175,12 @@ CREATE TABLE orders (id BIGINT, product STRING) WITH ('connector' = 'rocketmq', 
 CREATE TABLE found (id BIGINT, product STRING) WITH ('connector' = 'rocketmq', 'topic' = 'avro_orders',
   'startingOffsets' = 'earliest', 'format' = 'avro', 'avroSchema' = '{schema}', 'badRecords' = 'drop');
 CREATE TABLE copies (id BIGINT, product STRING) WITH ('connector' = 'rocketmq', 'topic' = 'avro_copies');
-INSERT INTO orders VALUES (1, 'x'), (2, NULL), (NULL, NULL);
+CREATE TABLE narrow (id TINYINT, product STRING) WITH ('connector' = 'rocketmq', 'topic' = 'avro_orders',
+  'startingOffsets' = 'earliest', 'format' = 'avro', 'avroSchema' = '{schema}', 'badRecords' = 'drop');
+CREATE TABLE narrow_copies (id TINYINT) WITH ('connector' = 'rocketmq', 'topic' = 'avro_narrow_copies');
+INSERT INTO orders VALUES (1, 'x'), (2, NULL), (NULL, NULL), (300, 'y');
 INSERT INTO copies SELECT * FROM found;
+INSERT INTO narrow_copies SELECT id FROM narrow;
 """
 DERIVED_COLUMNS = """id BIGINT NOT NULL, name STRING, at TIMESTAMP(3), price DECIMAL(9, 2),
   tags ARRAY<STRING>, who ROW<age INT>"""
@@ -202,8 +206,8 @@ DERIVED_BODIES = (
 @pytest.mark.timeout(300)
 def test_avro_with_sparks_own_module_for_it(mq: DevCluster, client: Client, tmp_path: Path) -> None:
     (module, *_) = resolve(("org.apache.spark:spark-avro_2.13:4.1.1",))
-    for topic in ("avro_orders", "avro_copies", "avro_typed", "avro_typed_copies"):
-        create_topic(mq, topic, 1, 6)
+    for topic in ("orders", "copies", "narrow_copies", "typed", "typed_copies"):
+        create_topic(mq, f"avro_{topic}", 1, 6)
     fill(client, "avro_orders", ["\x01"])  # a negative union index: not Avro of this schema
     schema, job_file = tmp_path / "order.avsc", tmp_path / "avro.sql"
     schema.write_text(json.dumps(AVRO))
@@ -216,10 +220,13 @@ def test_avro_with_sparks_own_module_for_it(mq: DevCluster, client: Client, tmp_
     finally:
         job.kill()
     found = [message.body for message in written(client, "avro_orders")]
-    good = [b"\x02\x00", b"\x00\x02\x02\x02x", b"\x00\x04\x00"]  # as Avro's specification says
+    # As Avro's specification says.
+    good = [b"\x02\x00", b"\x00\x02\x02\x02x", b"\x00\x04\x00", b"\x00\xd8\x04\x02\x02y"]
     assert sorted(found) == sorted([*good, b"\x01"])
     copies = sorted(message.body for message in written(client, "avro_copies"))
-    assert copies == [b'{"id":1,"product":"x"}', b'{"id":2}', b"{}"]
+    assert copies == [b'{"id":1,"product":"x"}', b'{"id":2}', b'{"id":300,"product":"y"}', b"{}"]
+    narrow = sorted(message.body for message in written(client, "avro_narrow_copies"))
+    assert narrow == [b'{"id":1}', b'{"id":2}', b"{}"]  # 300 does not fit
     assert sorted(message.body for message in written(client, "avro_typed")) == sorted(DERIVED_BODIES)
     typed = [json.loads(message.body) for message in written(client, "avro_typed_copies")]
     row = {"id": 7, "name": "x", "at": "1970-01-01T00:00:01.000000Z", "price": 1.5, "tags": ["a", None]}

@@ -17,6 +17,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
 from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_START
 from pyspark_rocketmq.spark.bodies.avro_fields import avro_fields
+from pyspark_rocketmq.spark.bodies.conversions import convert_fields
 from pyspark_rocketmq.spark.bodies.csv_rows import (
     has_bad_bytes,
     read_csv_value,
@@ -233,13 +234,14 @@ class Format:
         # Spark would push conditions on the columns below a plain projection, and parse each body twice.
         parsed = rows.withColumn(_FIELDS, F.explode(F.array(row)))
         fields = F.col(_FIELDS)
-        cast = self.kind in {BodyFormat.AVRO, BodyFormat.PROTOBUF}
         columns = [fields.getField(column.name) for column in self.columns]
-        if cast:
-            columns = [field.cast(column.type) for field, column in zip(columns, self.columns, strict=True)]
+        bad = is_bad(fields)
+        if self.kind in {BodyFormat.AVRO, BodyFormat.PROTOBUF}:
+            columns, lost = convert_fields(parsed, fields, self._kinds)
+            bad = bad | lost
         elif self.kind is BodyFormat.CSV:
             columns = [read_csv_value(field, c.type) for field, c in zip(columns, self.columns, strict=True)]
-        return Decoded(parsed, tuple(columns), self._bad(columns, F.col(BODY).isNotNull() & is_bad(fields)))
+        return Decoded(parsed, tuple(columns), self._bad(columns, F.col(BODY).isNotNull() & bad))
 
     def _decode_lines(self, rows: DataFrame) -> Decoded:
         body = F.col(BODY).cast("string")
