@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark import from_rocketmq, json_messages, to_rocketmq
@@ -127,6 +128,14 @@ def test_times_come_back_as_they_were(spark, kind, zone):
         assert written == [('{"at":"31.01.2026","a":1}' if kind == "json" else "31.01.2026,1",)]
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_names_of_nested_fields_may_be_any_text(spark):
+    inner = StructType().add("order id", "integer").add("a:b", "string").add("`", ArrayType(BinaryType()))
+    schema = StructType().add("s.t", inner).add("m", MapType(StringType(), inner))
+    row = ((1, "x", [b"y"]), {"k": (2, None, None)})
+    written = to_rocketmq(spark.createDataFrame([row], schema), "json")
+    assert from_rocketmq(written, "json", schema=schema).collect() == [row]
 
 
 def test_values_of_records_fit_their_columns_or_are_bad(spark):

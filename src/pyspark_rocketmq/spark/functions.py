@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, TableOptions, parse_options
@@ -175,11 +175,18 @@ def _format(kind: str, columns: tuple[BodyColumn, ...], options: Mapping[str, An
 def _body_columns(schema: DataType) -> tuple[BodyColumn, ...]:
     if not isinstance(schema, StructType) or not schema.fields:
         raise OptionError("the schema must name columns, such as 'id BIGINT, price DOUBLE'")
-    return tuple(BodyColumn(field.name, _ddl(field), field.nullable) for field in schema.fields)
+    return tuple(BodyColumn(field.name, _ddl(field.dataType), field.nullable) for field in schema.fields)
 
 
-def _ddl(field: StructField) -> str:
-    match field.dataType:
+def _ddl(kind: DataType) -> str:
+    match kind:
+        case StructType():
+            parts = (f"{quote(field.name)}: {_ddl(field.dataType)}" for field in kind.fields)
+            return f"STRUCT<{', '.join(parts)}>"
+        case ArrayType():
+            return f"ARRAY<{_ddl(kind.elementType)}>"
+        case MapType():
+            return f"MAP<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
         case BinaryType():
             return "BINARY"
         case StringType():
