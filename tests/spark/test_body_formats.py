@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -128,6 +130,52 @@ def test_times_come_back_as_they_were(spark, kind, zone):
         assert written == [('{"at":"31.01.2026","a":1}' if kind == "json" else "31.01.2026,1",)]
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.timeout(120)  # Spark's parser would write the zeros of these numbers for hours
+@pytest.mark.parametrize("number", [b"1e2000000000", b"-1.5E+0002000000000", b"1e-2000000000"])
+def test_a_number_with_a_large_exponent_is_a_bad_record_at_once(messages, number):
+    schema = "a DECIMAL(10, 2), note STRING"
+    df = messages(b'{"a": %b}' % number, b'{"a": "%b"}' % number, b'{"a": 1.5, "note": "%b"}' % number)
+    assert from_rocketmq(df, schema=schema, badRecords="drop").collect() == [
+        (Decimal("1.50"), number.decode())
+    ]
+    other = messages(b'{"b": {"a": %b}, "a": 1e3}' % number, b"{'a': %b}" % number)
+    assert from_rocketmq(other, schema=schema, badRecords="drop").collect() == [(Decimal("1000.00"), None)]
+    found = from_rocketmq(
+        messages(b"%b,x" % number, b"1.5,%b" % number), "csv", schema=schema, badRecords="null"
+    )
+    expected = (Decimal("0.00"), "x") if b"-2" in number else (None, None)
+    assert found.collect() == [expected, (Decimal("1.50"), number.decode())]
+
+
+def test_decimals_of_csv(messages):
+    df = messages(b'"1,234.5",a', b" 7 ,b", b"1.005,c", b"99999999999,d", b"x,e", b",f", b'"",g')
+    found = from_rocketmq(df, "csv", schema="a DECIMAL(10, 2), b STRING", badRecords="drop").collect()
+    texts = [(row.a and str(row.a), row.b) for row in found]
+    assert texts == [("1234.50", "a"), ("7.00", "b"), ("1.01", "c"), (None, "f")]
+    german = from_rocketmq(
+        messages(b'"1.234,5",a'), "csv", schema="a DECIMAL(10, 2), b STRING", locale="de-DE"
+    )
+    assert german.collect() == [(Decimal("1234.50"), "a")]
+
+
+def test_a_number_beyond_the_last_time_is_a_bad_record(messages):
+    """Spark's parser makes a time of it, such as the year 8319 of 99999999999999999 seconds."""
+    late, soon = b"1764355200000000", b"1764355200"
+    df = messages(
+        b'{"at": %b, "a": 1}' % late,
+        b'{"at": %b, "a": 2}' % soon,
+        b'{"at": %b, "a": 3, "in": {"at": %b}}' % (soon, late),
+        b'{"at": -%b, "a": 4}' % late,
+        b'{"at": 1764355200000, "a": 5}',
+        b'{"at": "2025-11-28T18:40:00Z", "a": 6, "note": "\\"at\\": %b"}' % late,
+    )
+    found = from_rocketmq(df, schema="at TIMESTAMP, a INT", badRecords="drop")
+    assert found.selectExpr("unix_seconds(at)", "a").collect() == [
+        *((int(soon), 2), (int(soon), 3), (1_764_355_200_000, 5)),
+        (1_764_355_200, 6),
+    ]
 
 
 def test_names_of_nested_fields_may_be_any_text(spark):

@@ -19,13 +19,14 @@ from pyspark_rocketmq.record.java_objects import JAVA_OBJECT_HINT, JAVA_OBJECT_S
 from pyspark_rocketmq.spark.bodies.avro_fields import avro_fields
 from pyspark_rocketmq.spark.bodies.conversions import convert_fields
 from pyspark_rocketmq.spark.bodies.csv_rows import (
-    has_bad_bytes,
-    read_csv_value,
+    has_bad_values,
+    read_csv_values,
     reading_settings,
     type_in_csv,
     without_line_end,
     write_csv,
 )
+from pyspark_rocketmq.spark.bodies.json_numbers import without_wild_numbers
 from pyspark_rocketmq.spark.bodies.texts import decode_text, delimiter_pattern, join_fields
 from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
 
@@ -176,21 +177,26 @@ class Format:
 
     def _decode_text(self, rows: DataFrame) -> Decoded:
         is_csv = self.kind is BodyFormat.CSV
-        kinds = {name: type_in_csv(kind) if is_csv else kind for name, kind in self._kinds.items()}
-        fields = [f"{quote(name)} {kind}" for name, kind in kinds.items()]
-        schema = ", ".join([*fields, f"{_CORRUPT} STRING"])
+        kinds = {quote(name): kind for name, kind in self._kinds.items()}
+        if is_csv:
+            kinds = {name: type_in_csv(kind, self.settings) for name, kind in kinds.items()}
+        schema = ", ".join(f"{name} {kind}" for name, kind in [*kinds.items(), (_CORRUPT, "STRING")])
         settings = {**self.settings, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         body = F.col(BODY).cast("string")
         if is_csv:
             row = F.from_csv(without_line_end(body, self.settings), schema, reading_settings(settings))
         else:
-            row = F.from_json(body, schema, settings)
+            row = F.from_json(without_wild_numbers(body, kinds), schema, settings)
         return self._of_struct(rows, row, lambda parsed: ~F.is_valid_utf8(body) | self._is_bad_text(parsed))
 
     def _is_bad_text(self, parsed: Column) -> Column:
         corrupt = parsed[_CORRUPT].isNotNull()
         if self.fit is Fit.FIELDS:
-            wrong = has_bad_bytes(parsed, self._kinds) if self.kind is BodyFormat.CSV else F.lit(False)
+            wrong = (
+                has_bad_values(parsed, self._kinds, self.settings)
+                if self.kind is BodyFormat.CSV
+                else F.lit(False)
+            )
             return parsed.isNull() | corrupt | wrong
         if self.kind is BodyFormat.CSV:
             return parsed.isNull()
@@ -240,7 +246,7 @@ class Format:
             columns, lost = convert_fields(parsed, fields, self._kinds)
             bad = bad | lost
         elif self.kind is BodyFormat.CSV:
-            columns = [read_csv_value(field, c.type) for field, c in zip(columns, self.columns, strict=True)]
+            columns = read_csv_values(fields, self._kinds, self.settings)
         return Decoded(parsed, tuple(columns), self._bad(columns, F.col(BODY).isNotNull() & bad))
 
     def _decode_lines(self, rows: DataFrame) -> Decoded:

@@ -5,8 +5,10 @@
 # the text of a null is the empty one. Without a quote character, "" is taken as it is, and U+0000 is written
 # for quotes, also around a text that begins as a comment does (#). Bytes are written for people, as [01 02].
 # A quote within a quoted field gets a backslash, unless the quote is the escape. Flink and RFC 4180 double
-# it. Flink writes bytes in base64 (RowDataToCsvConverters, CsvToRowDataConverters of 1.20).
-# A row whose only field is empty has no text (univocity returns null), with which to_csv fails.
+# it. The number of a DECIMAL is written out before it is compared with the type, which takes 17 s for
+# 1e10000000, and hours for larger exponents; a cast looks at the exponent first. Flink writes bytes in base64
+# (RowDataToCsvConverters, CsvToRowDataConverters of 1.20). A row whose only field is empty has no text
+# (univocity returns null), with which to_csv fails.
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
 
 __all__ = [
-    "has_bad_bytes",
-    "read_csv_value",
+    "has_bad_values",
+    "read_csv_values",
     "reading_settings",
     "type_in_csv",
     "without_line_end",
@@ -68,23 +70,34 @@ def without_line_end(body: Column, given: Mapping[str, str]) -> Column:
     return F.regexp_replace(body, r"(?<=[^\r\n])\r?\n\z", "") if _quote(given) else body
 
 
-def type_in_csv(kind: str) -> str:
+def type_in_csv(kind: str, given: Mapping[str, str]) -> str:
     """Return the type by which Spark reads a column, for its type."""
-    return "STRING" if kind == "BINARY" else kind
+    return "STRING" if kind == "BINARY" or _is_decimal(kind, given) else kind
 
 
-def read_csv_value(field: Column, kind: str) -> Column:
-    """Return a column's value; NULL if it is not base64."""
-    return F.try_to_binary(field, F.lit("base64")) if kind == "BINARY" else field
+def _is_decimal(kind: str, given: Mapping[str, str]) -> bool:
+    """Return whether a column is a decimal, without a locale by which Spark reads it."""
+    return kind.upper().startswith("DECIMAL") and all(name.lower() != "locale" for name in given)
 
 
-def has_bad_bytes(row: Column, kinds: Mapping[str, str]) -> Column:
-    """Return whether a column of bytes, by the columns' types, has others than base64."""
+def read_csv_values(row: Column, kinds: Mapping[str, str], given: Mapping[str, str]) -> list[Column]:
+    """Return the columns' values, by their types; NULL for what is not base64, or no such decimal."""
+    return [_read_value(row.getField(name), kind, given) for name, kind in kinds.items()]
+
+
+def _read_value(field: Column, kind: str, given: Mapping[str, str]) -> Column:
+    if kind == "BINARY":
+        return F.try_to_binary(field, F.lit("base64"))
+    return F.replace(field, F.lit(",")).try_cast(kind) if _is_decimal(kind, given) else field
+
+
+def has_bad_values(row: Column, kinds: Mapping[str, str], given: Mapping[str, str]) -> Column:
+    """Return whether a column that Spark reads as a text, by the columns' types, has another value."""
     bad = F.lit(False)
     for name, kind in kinds.items():
-        if kind == "BINARY":
+        if type_in_csv(kind, given) != kind:
             text = row.getField(name)
-            bad = bad | (text.isNotNull() & read_csv_value(text, kind).isNull())
+            bad = bad | (text.isNotNull() & _read_value(text, kind, given).isNull())
     return bad
 
 
