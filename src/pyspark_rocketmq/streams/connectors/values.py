@@ -74,9 +74,9 @@ def print_rows(df: DataFrame, out: TextIO) -> None:
 def _drop_zeros(text: str) -> str:
     try:
         value = json.loads(text, parse_float=_parse_number)
-    except ValueError:
+        return value if isinstance(value, str) else to_json(value)
+    except (ArithmeticError, RecursionError, ValueError):  # an exponent that no decimal has, or very deep
         return text
-    return value if isinstance(value, str) else to_json(value)
 
 
 def _parse_number(text: str) -> float | int:
