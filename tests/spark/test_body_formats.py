@@ -241,6 +241,15 @@ def test_a_row_that_its_delimiters_would_divide_is_refused(spark):
             written(query, fieldDelimiter=delimiter)
 
 
+def test_bytes_that_readers_of_delimited_refuse_are_not_written(spark):
+    rows = spark.sql("SELECT X'c3b6' a, 1 b")
+    assert from_rocketmq(to_rocketmq(rows, "delimited"), "delimited", schema="a BINARY, b INT").collect() == [
+        ("ö".encode(), 1)
+    ]
+    with pytest.raises(PySparkException, match="column a holds bytes that are not UTF-8"):
+        to_rocketmq(spark.sql("SELECT X'ff' a, 1 b"), "delimited").collect()
+
+
 def test_columns_of_bytes_are_bytes_in_every_format(messages):
     for kind in ("delimited", "key-value"):
         found = from_rocketmq(messages(b"x\x01y"), kind, schema="a BINARY, b BINARY")

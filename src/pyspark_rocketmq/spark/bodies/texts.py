@@ -46,7 +46,7 @@ def _is_text(data: Column, charset: str) -> Column:
 
 
 def join_fields(values: Mapping[str, Column], names: Sequence[str], *, field: str, line: str) -> Column:
-    """Return a row of format=delimited. A value that its reader would divide fails the query.
+    """Return a row of format=delimited. A value that its reader would divide, or not take, fails the query.
 
     Parameters
     ----------
@@ -64,9 +64,16 @@ def join_fields(values: Mapping[str, Column], names: Sequence[str], *, field: st
         torn = F.contains(text, F.lit(field)) | F.contains(text, F.lit(line))
         if name != names[-1]:  # a delimiter of several characters may begin in the text
             torn = torn | F.contains(F.concat(text, F.lit(field[:-1])), F.lit(field))
-        failure = F.raise_error(F.lit(message)).cast("string")
-        texts.append(F.when(torn, failure).otherwise(text))
+        unread = (
+            f"column {name} holds bytes that are not UTF-8, which format=delimited refuses: use json or csv"
+        )
+        checked = F.when(torn, _fail(message)).when(~F.is_valid_utf8(text), _fail(unread))
+        texts.append(checked.otherwise(text))
     return F.array_join(F.array(*texts), field)
+
+
+def _fail(message: str) -> Column:
+    return F.raise_error(F.lit(message)).cast("string")
 
 
 def delimiter_pattern(delimiter: str) -> str:
