@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import traceback
 
 import pytest
+from pyspark.errors import PySparkException
 
-from pyspark_rocketmq.errors import SqlError
+from pyspark_rocketmq.errors import OptionError, SqlError
 from pyspark_rocketmq.options import CompatibilityWarning
 from pyspark_rocketmq.sql.check import check_job
+from pyspark_rocketmq.sql.flink import jdbc
 from pyspark_rocketmq.sql.flink.connectors import ConnectorTable
-from pyspark_rocketmq.sql.flink.jdbc import check_writable, reading_options
+from pyspark_rocketmq.sql.flink.jdbc import check_writable, read_database, reading_options
 from pyspark_rocketmq.sql.parse import parse_statements
 from pyspark_rocketmq.sql.statements import Position
 
@@ -133,3 +136,27 @@ def test_mariadb_is_read_with_the_quotes_that_it_has():
     given = reading_options({"url": "jdbc:mariadb://db/shop?a=b", "driver": "x"})
     assert given == {"url": "jdbc:mysql://db/shop?a=b&permitMysqlScheme", "driver": "x"}
     assert reading_options({"url": "jdbc:mysql://db/shop"}) == {"url": "jdbc:mysql://db/shop"}
+
+
+@pytest.mark.parametrize(
+    ("url", "given"),
+    [
+        ("jdbc:postgresql://h:x/d?user=u&password=planted-4711&ssl=true", {}),
+        ("jdbc:mysql://u:planted-4711@h:x/d", {}),
+        ("jdbc:mariadb://h/d", {"password": "planted-4711"}),
+        ("jdbc:sqlserver://h;Password=planted-4711;encrypt=true", {}),
+    ],
+)
+def test_what_a_driver_says_is_shown_without_the_password(monkeypatch, url, given):
+    """Drivers of PostgreSQL and MariaDB repeat a URL that they cannot parse."""
+
+    def refuse(spark, options):
+        raise PySparkException(f"Unable to parse URL {url} {options.get('password')}\nmore")
+
+    monkeypatch.setattr(jdbc, "_load", refuse)
+    (declared,) = parse_statements(f"CREATE TABLE t (a INT) WITH ({JDBC})")
+    with pytest.raises(OptionError, match="Unable to parse URL") as caught:
+        read_database(None, declared, {"url": url, "table-name": "t", **given})
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "planted-4711" not in shown
+    assert "***" in str(caught.value)

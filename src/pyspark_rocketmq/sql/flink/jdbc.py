@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -62,6 +63,7 @@ _CLASSES: Final[Mapping[str, str]] = {
     "jdbc:mysql:": "com.mysql.cj.jdbc.Driver",
     "jdbc:sqlite:": "org.sqlite.JDBC",
 }
+_PASSWORD: Final = re.compile(r"(?i)password=([^&;]+)|//[^/@:]*:([^/@]+)@")
 _UNKNOWN_DRIVER: Final = "No suitable driver"
 
 
@@ -99,7 +101,7 @@ def read_database(spark: SparkSession, declared: CreateTable, options: Mapping[s
     try:
         rows = _load(spark, given)
     except (Py4JJavaError, PySparkException) as error:
-        raise OptionError(_unreachable(options, error)) from error
+        raise OptionError(_unreachable(options, error)) from None  # drivers repeat URLs, with passwords
     known = {name.lower(): name for name in rows.columns}
     selected = []
     for column in declared.columns:
@@ -157,12 +159,20 @@ def _unreachable(options: Mapping[str, str], error: Exception) -> str:
     reason = str(error if java is None else java.getMessage() or java.toString()).strip().partition("\n")[0]
     name = options["table-name"]
     if _UNKNOWN_DRIVER not in reason and "ClassNotFoundException" not in str(error):
-        return f"table {name} of the database cannot be read: {reason}"
+        return f"table {name} of the database cannot be read: {_hide_passwords(reason, options)}"
     package = next((p for start, p in _DRIVERS.items() if options["url"].startswith(start)), "its package")
     return (
         f"Spark has no JDBC driver to read table {name}: add {package} to spark.jars.packages "
         f"(--conf spark.jars.packages={package}:VERSION)"
     )
+
+
+def _hide_passwords(text: str, options: Mapping[str, str]) -> str:
+    in_url = (found[1] or found[2] for found in _PASSWORD.finditer(options["url"]))
+    given = [options.get("password", ""), *in_url]
+    for password in filter(None, given):
+        text = text.replace(password, "***")
+    return text
 
 
 def check_writable(options: Mapping[str, str], at: Position) -> None:
