@@ -79,6 +79,8 @@ _CHANGES_BY_TYPE: Final = f"""CASE upper({{type}})
         struct('+U' AS op, d AS row))))
     ELSE CASE WHEN {{type}} IS NOT NULL THEN {_NONE} END
     END"""
+_CORRUPT: Final = "__corrupt"
+_TIMES: Final = ("DATE", "TIMESTAMP")
 _NESTED: Final = ("ARRAY", "STRUCT", "MAP")
 _REMOVALS: Final = ("-U", "-D")
 
@@ -121,10 +123,11 @@ def decode_changes(
     index = F.when(is_alone & (F.col(_INDEX) == 0), WITHOUT_OLD_ROW).otherwise(F.col(_INDEX)).alias("index")
     position = F.struct(F.col("queueOffset"), index)
     one = one.withColumn(CHANGE, F.struct(F.col(f"{_ONE}.op").alias("op"), position.alias("position")))
-    values = [_value(text, column) for text, column in zip(texts, columns, strict=True)]
+    lenient = given.fit is Fit.LENIENT
+    values = [_value(text, column, lenient) for text, column in zip(texts, columns, strict=True)]
     bad = F.col(f"{_ONE}.op").isNull() | ~F.is_valid_utf8(body)
     for text, value, column in zip(texts, values, columns, strict=True):
-        if given.fit is not Fit.LENIENT:
+        if not lenient:
             bad = bad | (text.isNotNull() & value.isNull())
         if not column.nullable:  # a row with a key is removed by it alone
             needs_key_only = bool(keys) and column.name.lower() not in keys
@@ -150,12 +153,17 @@ def _changes(changelog: Changelog, has_key: bool) -> str:
     return _CHANGES_BY_TYPE.format(type=f"{_ENVELOPE}.type", data=data, old=old)
 
 
-def _value(text: Column, column: BodyColumn) -> Column:
+def _value(text: Column, column: BodyColumn, lenient: bool) -> Column:
     if column.type == "BINARY":
         return F.try_to_binary(text, F.lit("base64"))
     if column.type.startswith(_NESTED):
         wrapped = F.concat(F.lit('{"value":'), text, F.lit("}"))
-        return F.from_json(wrapped, f"value {column.type}").getField("value")
+        schema, settings = f"value {column.type}, {_CORRUPT} STRING", {"columnNameOfCorruptRecord": _CORRUPT}
+        found = F.from_json(wrapped, schema, settings)
+        value = found.getField("value")
+        return value if lenient else F.when(found.getField(_CORRUPT).isNull(), value)
+    if column.type.startswith(_TIMES):
+        text = F.when(~text.rlike("^[-+]?[0-9]+$"), text)  # Spark takes a number alone for a year
     return text.try_cast(column.type)
 
 
