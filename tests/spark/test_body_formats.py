@@ -11,8 +11,8 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark import from_rocketmq, json_messages, to_rocketmq
-from pyspark_rocketmq.spark.session_settings import temporary_settings
 from pyspark_rocketmq.spark.bodies.conversions import convert_fields
+from pyspark_rocketmq.spark.session_settings import temporary_settings
 
 SCHEMA = "id BIGINT NOT NULL, name STRING"
 ROWS = [(1, "a b"), (2, None)]
