@@ -135,6 +135,23 @@ def test_each_write_keeps_its_dead_letters(
     assert sorted(row.body for row in dead.collect()) == ["monday", "tuesday"]
 
 
+def test_rows_that_end_with_an_error_leave_no_dead_letters(
+    spark: SparkSession, topic: TopicFactory, write: Write, settled: Settled, tmp_path: Path
+) -> None:
+    """Spark closes the connection to the task, which looks like the end of its rows."""
+    batch = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    name, dead = topic(), tmp_path / "dead"
+    large = f"if(id = 999, raise_error('an error of the rows'), repeat('x', {1 << 10}))"
+    rows = spark.range(0, 1000, 1, 1).selectExpr(f"if(id % 2 = 0, '', {large}) AS body")
+    spark.conf.set(batch, "100")
+    try:
+        with pytest.raises(PySparkException, match="an error of the rows"):
+            write(rows, topic=name, deadLetterPath=f"file://{dead}", batchSize=50)
+        assert not list(dead.glob("*.parquet"))
+    finally:
+        spark.conf.unset(batch)
+
+
 def test_builders_make_messages(
     spark: SparkSession, topic: TopicFactory, write: Write, read: Read, settled: Settled
 ) -> None:

@@ -33,6 +33,7 @@ from pyspark_rocketmq.spark.write.committed.staging_topic import (
 )
 from pyspark_rocketmq.spark.write.sink_schema import SinkLayout, sink_layout
 from pyspark_rocketmq.spark.write.sink_topics import require_topic
+from pyspark_rocketmq.spark.write.task_rows import all_rows
 from pyspark_rocketmq.spark.write.transaction import Transactions
 from pyspark_rocketmq.spark.write.transaction_log import TransactionLog, TransactionName, require_checkpoint
 from pyspark_rocketmq.spark.write.write_task import WriteReport, WriteScope, WriteTask, is_ordered
@@ -214,7 +215,7 @@ def _write(
     if options.is_staged:
         require_same_queues(client, options)
     with span("send", options.topic or "(several)") as current:  # of a worker that has OpenTelemetry's SDK
-        report = WriteTask(client, options, layout, scope).run(batches)
+        report = WriteTask(client, options, layout, scope).run(all_rows(batches))
         if current is not None:
             current.set_attribute("messaging.batch.message_count", report.rows)
     if readable and not wait_until_readable(client, report.ends, timeout_ms=_READABLE_MS):
