@@ -29,6 +29,7 @@ from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     OptionError,
     PermissionDeniedError,
+    RocketMQError,
     SendError,
     TopicNotFoundError,
 )
@@ -696,6 +697,36 @@ def test_a_batch_that_is_repeated_replaces_its_dead_letters_on_hdfs(
         write(illegal(body), deadLetterPath=str(tmp_path))
     assert dead_bodies(tmp_path) == ["again"]
     assert len(list(tmp_path.iterdir())) == 1
+
+
+class FullDisk(fs.LocalFileSystem):
+    """Nothing fits into its files."""
+
+    def open_output_stream(self, path: str, **given: object) -> pa.NativeFile:  # noqa: ARG002
+        return super().open_output_stream("/dev/full", **given)
+
+
+@pytest.mark.parametrize("flush_rows", [1, 10_000])
+@pytest.mark.parametrize(
+    ("files", "folder", "cause"),
+    [(FullDisk(), "dead", "No space left on device"), (fs.LocalFileSystem(), "a file/dead", "a file/dead")],
+)
+def test_a_folder_of_dead_letters_that_cannot_be_written_is_told(
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flush_rows: int,
+    files: fs.FileSystem,
+    folder: str,
+    cause: str,
+) -> None:
+    (tmp_path / "a file").touch()
+    monkeypatch.setattr(dead_letters, "file_system", lambda path: (files, path))
+    monkeypatch.setattr(dead_letters, "_FLUSH_ROWS", flush_rows)
+    with pytest.raises(RocketMQError, match=cause) as caught:
+        write(illegal("x"), deadLetterPath=str(tmp_path / folder))
+    assert "the folder of dead letters cannot be written" in caught.value.message
+    assert caught.value.facts == {"option": "deadLetterPath", "folder": str(tmp_path / folder)}
 
 
 def test_a_task_that_fails_leaves_no_file(

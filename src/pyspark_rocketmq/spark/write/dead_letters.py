@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -15,7 +16,7 @@ from pyarrow import fs
 from pyspark_rocketmq.client.send.message_encoding import Outgoing, encode_one
 from pyspark_rocketmq.client.send.producer import Producer
 from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import OutgoingMessage
 from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.record.compress import decompress
@@ -120,6 +121,8 @@ class DeadLetters:
         ------
         OptionError
             Dead letters have no destination.
+        RocketMQError
+            Their folder cannot be written.
         """
         if self._options.is_staged:  # a broker refused it in the staging topic
             letter = replace(letter, topic=self._options.topic)
@@ -156,11 +159,18 @@ class DeadLetters:
         return self._options.dead_letter_topic is not None and bool(self._waiting)
 
     def close(self) -> None:
-        """Finish the task's file: it appears complete, under its name, or not at all."""
+        """Finish the task's file: it appears complete, under its name, or not at all.
+
+        Raises
+        ------
+        RocketMQError
+            The folder cannot be written.
+        """
         if self._options.dead_letter_path is not None and self._waiting:
             self._write()
         if self._file is not None:
-            self._file.show()
+            with self._explain():
+                self._file.show()
             self._file = None
 
     def abandon(self) -> None:
@@ -170,17 +180,29 @@ class DeadLetters:
             self._file = None
 
     def _write(self) -> None:
-        if self._file is None:
-            assert self._options.dead_letter_path is not None
-            filesystem, folder = file_system(self._options.dead_letter_path)
-            self._file = _HiddenFile(filesystem, folder, self._file_name)
         rows = [
             {"cause": letter.cause, "topic": letter.topic, "tags": letter.tags, "keys": letter.keys,
              "body": letter.body}
             for letter in self._waiting
         ]  # fmt: skip
-        self._file.writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
+        with self._explain():
+            if self._file is None:
+                assert self._options.dead_letter_path is not None
+                filesystem, folder = file_system(self._options.dead_letter_path)
+                self._file = _HiddenFile(filesystem, folder, self._file_name)
+            self._file.writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
         self._waiting.clear()
+
+    @contextlib.contextmanager
+    def _explain(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise RocketMQError(
+                f"the folder of dead letters cannot be written: {error}",
+                option="deadLetterPath",
+                folder=self._options.dead_letter_path,
+            ) from error
 
     def _message(self, letter: DeadLetter, topic: str) -> OutgoingMessage:
         limit = self._options.max_message_bytes
