@@ -53,6 +53,23 @@ def test_what_both_dialects_share_is_passed_as_it_is_written(text):
     assert (found.text, found.changed, found.rows.changes) == (text, False, False)
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "(l.window_start = r.window_start AND l.window_end = r.window_end)",
+        "l.a = r.a AND (l.window_start = r.window_start AND (l.window_end = r.window_end))",
+    ],
+)
+def test_windows_are_joined_in_parentheses_too(condition):
+    found = made(f"SELECT l.a FROM {TUMBLE} l JOIN {TUMBLE} r ON {condition}")
+    assert "AND l.__window = r.__window" in found.text
+
+
+def test_a_bound_of_ranks_may_be_in_parentheses():
+    top = f"SELECT * FROM ({TOP}) AS t WHERE {{}}"
+    assert made(top.format("(n <= 3)")).rows == made(top.format("n <= 3")).rows
+
+
 def test_a_window_table_function_carries_its_window_to_the_group():
     found = made(
         f"SELECT auction, window_start, count(*) FROM {TUMBLE} GROUP BY auction, window_start, window_end"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, cast
 
 from sqlglot import exp
@@ -10,7 +11,16 @@ from sqlglot import exp
 from pyspark_rocketmq.sql.flinksql.functions.values import JSON_TEXT
 from pyspark_rocketmq.sql.flinksql.grammar import parse_expression
 
-__all__ = ["IS_AVERAGE", "IS_JSON", "IS_WHOLE_CAST", "bind_random", "called", "fill", "json_text"]
+__all__ = [
+    "IS_AVERAGE",
+    "IS_JSON",
+    "IS_WHOLE_CAST",
+    "bind_random",
+    "called",
+    "conditions_of",
+    "fill",
+    "json_text",
+]
 
 IS_AVERAGE: Final = "average"
 """The metadata of a quotient of a sum and a number that is an AVG."""
@@ -25,6 +35,16 @@ IS_WHOLE_CAST: Final = "whole cast"
 def called(node: exp.Expression | None) -> str:
     """Return the upper-case name of the function that a node calls; otherwise an empty text."""
     return str(node.this).upper() if isinstance(node, exp.Anonymous) and isinstance(node.this, str) else ""
+
+
+def conditions_of(condition: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the conditions that AND connects, also in parentheses."""
+    inner = condition.unnest()
+    if isinstance(inner, exp.And):
+        yield from conditions_of(inner.left)
+        yield from conditions_of(inner.right)
+    else:
+        yield inner
 
 
 def fill(form: str, arguments: list[exp.Expression]) -> exp.Expression:

@@ -7,6 +7,7 @@ from typing import cast
 
 from sqlglot import exp
 
+from pyspark_rocketmq.sql.flinksql.operators.forms import conditions_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WINDOW, Relation
 
 __all__ = ["equal_values", "read_structs", "struct_of"]
@@ -34,8 +35,7 @@ def equal_values(
     """
     found: dict[str, tuple[exp.Expression, exp.Expression]] = {}
     others: list[exp.Expression] = []
-    condition = on.unnest()
-    for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+    for part in conditions_of(on):
         whole = cast("exp.Expression", part.copy())
         key = None
         if isinstance(part, exp.EQ):

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.changes import RANK
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
-from pyspark_rocketmq.sql.flinksql.operators.forms import called
+from pyspark_rocketmq.sql.flinksql.operators.forms import called, conditions_of
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.flinksql.selects import hidden_column, keys_of_all_rows, window_part
 from pyspark_rocketmq.sql.statements import Query
@@ -51,7 +51,7 @@ def join_windows(select: exp.Select, sources: Mapping[str, Relation], query: Que
     for clause, key in [*((join, "on") for join in clauses), *([(where, "this")] if where else [])]:
         condition = clause.args[key]
         equal: dict[tuple[str, str], set[str]] = {}
-        for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+        for part in conditions_of(condition):
             if isinstance(part, exp.EQ):
                 one, other = window_part(part.this, sources), window_part(part.expression, sources)
                 if one and other and one[1] == other[1] and one[0] != other[0]:
