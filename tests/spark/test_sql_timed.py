@@ -261,6 +261,26 @@ def test_a_stream_is_joined_with_the_version_that_was_valid(job: Job) -> None:
     assert job.rows("named") == sorted(named, key=repr)
 
 
+def test_a_full_join_of_streams_has_no_pairs_of_nulls(job: Job) -> None:
+    for table in ("orders", "payments"):
+        job.table(table, "id INT, k STRING, at TIMESTAMP(3), WATERMARK FOR at AS at")
+        rows = [(1, "a"), (2, None), (3, table)]
+        flush = {"id": 9, "k": "end", "at": stamp(FLUSH)}
+        job.add(table, 0, [*({"id": one, "k": key, "at": stamp(one)} for one, key in rows), flush])
+    for name in ("by_time", "by_window"):
+        job.table(name, "one INT, other INT", target=True)
+    windows = "(SELECT * FROM TABLE(TUMBLE(TABLE {0}, DESCRIPTOR(at), INTERVAL '1' MINUTE))) AS {1}"
+    job.text += f"""INSERT INTO by_time SELECT o.id, p.id FROM orders AS o FULL JOIN payments AS p
+      ON o.k = p.k AND p.at BETWEEN o.at - INTERVAL '3' SECOND AND o.at + INTERVAL '3' SECOND;
+    INSERT INTO by_window SELECT o.id, p.id FROM {windows.format("orders", "o")}
+      FULL JOIN {windows.format("payments", "p")}
+      ON o.window_start = p.window_start AND o.window_end = p.window_end AND o.k = p.k;"""
+    job.run()
+    wanted = [(1, 1), (2,), (2,), (3,), (3,)]
+    for name in ("by_time", "by_window"):
+        assert [row for row in job.rows(name) if row != (9, 9)] == wanted, name
+
+
 @pytest.mark.since_spark("4.1")
 def test_a_time_without_a_watermark_is_refused_before_the_query_starts(job: Job) -> None:
     job.table("plain", "ts TIMESTAMP(3), p BIGINT")

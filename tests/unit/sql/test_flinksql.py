@@ -70,6 +70,16 @@ def test_a_bound_of_ranks_may_be_in_parentheses():
     assert made(top.format("(n <= 3)")).rows == made(top.format("n <= 3")).rows
 
 
+def test_full_joins_of_streams_compare_no_nulls():
+    """Spark takes NULL for equal to NULL there."""
+    join = "SELECT b.a FROM bid AS b {} JOIN auction AS a ON (b.id = a.id AND b.x + 1 = a.x) AND b.t > a.t"
+    found = made(join.format("FULL")).text
+    assert "NOT (b.id) IS NULL" in found
+    assert "NOT (b.x + 1) IS NULL" in found
+    assert "IS NULL" not in made(join.format("LEFT")).text
+    assert "IS NULL" not in made(join.format("FULL"), auction=Relation()).text
+
+
 def test_a_window_table_function_carries_its_window_to_the_group():
     found = made(
         f"SELECT auction, window_start, count(*) FROM {TUMBLE} GROUP BY auction, window_start, window_end"

@@ -38,6 +38,7 @@ from pyspark_rocketmq.sql.flinksql.selects import (
     without_flink_hints,
 )
 from pyspark_rocketmq.sql.flinksql.state.changing import join_step, joins_changes
+from pyspark_rocketmq.sql.flinksql.state.full_joins import keep_nulls_apart
 from pyspark_rocketmq.sql.flinksql.state.needs import (
     NeedsStateError,
     StateRules,
@@ -204,6 +205,7 @@ class Translator:
         if self._state.always and joins_changes(select, sources):
             step, sources = join_step(select, sources, self._state.name(), self._query)
             self.steps.append(step)
+        self.changed |= keep_nulls_apart(select, sources)
         return sources
 
     def _with_state(self, select: exp.Select, sources: _Known) -> Relation | None:
