@@ -14,9 +14,10 @@ from typing import Final
 LEAN: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """What is compiled thoroughly pays only in a JVM that runs longer than a suite."""
 
-_CODE: Final = ("-XX:ReservedCodeCacheSize=256m",)
+_CODE: Final = ("-XX:ReservedCodeCacheSize=256m", "-XX:MetaspaceSize=400m")
 """With one compiler, a JVM has 48 MiB for its code. The many queries of a suite fill them: a tenth of its
-time went into looking for code to discard."""
+time went into looking for code to discard. Each time that its classes have outgrown a limit, which begins at
+20 MiB, it collects its whole heap."""
 
 ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 LOCAL_FILES: Final = Path(sys.prefix) / "local-files.jar"
