@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["connected", "database_errors", "first_line", "open_connection", "open_engine"]
 
+_LOCK_WAIT_S: Final = 60
 _LOCK_WAITS: Final = {
     "postgresql": "SELECT set_config('lock_timeout', '60s', true) "
     "WHERE current_setting('lock_timeout') = '0'",
     "mysql": "SET SESSION lock_wait_timeout = LEAST(@@SESSION.lock_wait_timeout, 60)",
 }
 """By database: what has a transaction wait for the locks of others for a minute at most. Without it,
-PostgreSQL waits without a limit, and MySQL for a year if a table is being altered (50 s for rows)."""
+PostgreSQL waits without a limit, and MySQL for a year if a table is being altered (50 s for rows). For SQLite
+it is an argument of the driver, which waits for 5 s: shorter than a batch of another job."""
 
 
 @contextmanager
@@ -51,7 +53,8 @@ def open_engine(url: str) -> sa.Engine:
     """Return SQLAlchemy's engine of a database. The text of its errors has no rows.
 
     It keeps no connection: between two batches, the server may restart, or a firewall forget it. Its
-    transactions wait for the locks of others for a minute at most, or for PostgreSQL's own ``lock_timeout``.
+    transactions wait for the locks of others for a minute at most, or for PostgreSQL's own ``lock_timeout``,
+    or for the ``timeout`` of SQLite's URL.
 
     Raises
     ------
@@ -61,8 +64,10 @@ def open_engine(url: str) -> sa.Engine:
     import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
     parsed = parse_url(url)
+    waits = parsed.get_backend_name() == "sqlite" and "timeout" not in parsed.query
+    given = {"timeout": _LOCK_WAIT_S} if waits else {}
     try:
-        engine = sa.create_engine(parsed, hide_parameters=True, poolclass=sa.NullPool)
+        engine = sa.create_engine(parsed, hide_parameters=True, poolclass=sa.NullPool, connect_args=given)
     except ModuleNotFoundError as error:
         raise OptionError(f"the database needs its driver in Python: pip install {error.name}") from error
     except sa.exc.ArgumentError as error:

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
 from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.spark.stores.database_connection import database_errors
+from pyspark_rocketmq.spark.stores.database_connection import database_errors, open_engine
 from pyspark_rocketmq.spark.stores.sql_rows import append_to
 from pyspark_rocketmq.spark.stores.sql_store import _BATCHES, _OFFSETS, SqlOffsetStore
 
@@ -64,6 +64,13 @@ def test_what_the_database_refuses_is_said_without_the_rows(results, columns, to
     assert "b-secret" not in "".join(traceback.format_exception(caught.value))
     with results.transaction() as transaction:
         assert transaction.handle.scalar(sa.text("SELECT count(*) FROM bodies")) == 0
+
+
+@pytest.mark.parametrize(("query", "limit_s"), [("", 60), ("?timeout=7", 7)])
+def test_a_batch_waits_for_that_of_another_job_in_a_file_of_sqlite(tmp_path, query, limit_s):
+    engine = open_engine(f"sqlite:///{tmp_path / 'results.db'}{query}")
+    with engine.connect() as connection:
+        assert connection.scalar(sa.text("PRAGMA busy_timeout")) == limit_s * 1000
 
 
 def test_a_row_in_the_next_lines_of_postgresql_s_error_is_not_shown():
