@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.topics import TopicFactory
 
 from pyspark_rocketmq.devcluster import DevCluster
-from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.errors import DataLossError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
 from pyspark_rocketmq.spark import (
@@ -131,6 +132,27 @@ def test_a_server_that_ended_its_connections_between_batches_is_no_error(store, 
         connection.execute(sa.text(f"{ended} AND datname = current_database()"))
     with store.transaction() as transaction:
         assert transaction.handle.scalar(sa.text("SELECT count(*) FROM bodies")) == 1
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_a_server_that_ends_in_a_transaction_refuses_no_rows(
+    store: SqlOffsetStore, database: sa.Engine, is_commit: bool
+) -> None:
+    def end_and_write(handle: sa.Connection) -> None:
+        number = handle.scalar(sa.text("SELECT pg_backend_pid()"))
+        with database.connect() as other:
+            other.execute(sa.text(f"SELECT pg_terminate_backend({number}, 60000)"))
+        if not is_commit:
+            handle.execute(sa.text("INSERT INTO bodies VALUES ('a')"))
+
+    with pytest.raises(RocketMQError) as caught, store.transaction() as transaction:
+        end_and_write(transaction.handle)
+    assert re.match(
+        "the connection to the database is lost: .*; start the query again when the server runs .*job=orders",
+        str(caught.value),
+    )
+    assert store.offsets() == {}
 
 
 @pytest.mark.parametrize("url", ["postgres", MARIADB], indirect=True)

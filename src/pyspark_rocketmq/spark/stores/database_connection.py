@@ -120,16 +120,22 @@ def database_errors(url: sa.URL, *, advice: str, **facts: Any) -> Iterator[None]
     Raises
     ------
     RocketMQError
-        The database refuses a statement.
+        The database refuses a statement, or its server has ended the connection.
     """
     import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
     try:
         yield
     except sa.exc.SQLAlchemyError as error:
-        raise RocketMQError(
-            f"the database refuses a statement: {first_line(error)}; {advice}", url=shown_url(url), **facts
-        ) from None  # the text of the cause may have a row, too
+        told = f"the database refuses a statement: {first_line(error)}; {advice}"
+        if isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated:
+            # Of a lost commit, nothing is known: neither the rows nor a rollback are to be named.
+            told = (
+                f"the connection to the database is lost: {first_line(error)}; start the query again when "
+                "the server runs"
+            )
+        # The text of the cause may have a row, too.
+        raise RocketMQError(told, url=shown_url(url), **facts) from None
 
 
 def first_line(error: sa.exc.SQLAlchemyError) -> str:
