@@ -110,6 +110,26 @@ def clicks(client: Client) -> dict[tuple[str, str], int]:
     return {(row["minute"], row["product"]): row["clicks"] for row in rows}
 
 
+def test_a_query_starts_where_an_earlier_run_left_a_part_of_its_first_offsets(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What a full disk leaves, or kill -9 within the first batch. Spark itself would not start there."""
+    (tmp_path / "numbers").mkdir()
+    (tmp_path / "numbers" / "one.json").write_text('{"n": 1}')
+    offsets = tmp_path / "checkpoint" / "doubled" / "offsets"
+    offsets.mkdir(parents=True)
+    for name in (".0.be732471.tmp", "..0.be732471.tmp.crc"):
+        (offsets / name).touch()
+    files = "WITH ('connector' = 'filesystem', 'format' = 'json', 'path' ="
+    job = f"""CREATE TABLE numbers (n INT) {files} '{tmp_path}/numbers');
+    CREATE TABLE doubled (n INT) {files} '{tmp_path}/doubled');
+    INSERT INTO doubled SELECT 2 * n FROM numbers;"""
+    checkpoint = str(tmp_path / "checkpoint")
+    with execute(spark, job, checkpoint_location=checkpoint, settings={"trigger": "availableNow"}) as run:
+        assert run.await_termination(PATIENCE_S)
+    assert [row.n for row in spark.read.json(f"{tmp_path}/doubled").collect()] == [2]
+
+
 @pytest.mark.needs("programs")
 @pytest.mark.timeout(900)
 def test_a_job_of_a_join_and_a_window_goes_on_after_kill_9(

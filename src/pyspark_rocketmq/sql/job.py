@@ -17,6 +17,7 @@ from pyspark_rocketmq.options import JobOptions, OutputMode, RuntimeMode, SqlDia
 from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows, write_counted
 from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporary_settings
+from pyspark_rocketmq.spark.stores.file_log import forget_unwritten_start
 from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.sql.error_positions import failures_at, reason_of
 from pyspark_rocketmq.sql.flinksql import register_function
@@ -267,6 +268,7 @@ class SqlJob:
         writer = write.rows.writeStream.outputMode(write.mode.value).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint).trigger(**trigger)
         settings = {**WATERMARK_SETTINGS, **(STATE_SETTINGS if self._planner.keeps_state else {})}
+        forget_unwritten_start(checkpoint)
         record = keeping_state_record(checkpoint, name, write.state)
         with record, temporary_settings(self._spark, settings):
             return write.target.start(writer, write.mode, checkpoint)

@@ -16,7 +16,6 @@ from pyspark_rocketmq.streams.run.job_registry import (
     checkpoint_of,
     dead_letters_checkpoint,
     find_job,
-    forget_unwritten_start,
     job_lock,
     jobs,
     request_stop,
@@ -172,20 +171,3 @@ def test_a_wish_to_stop_is_granted_once():
     request_stop("a")
     assert take_stop_request("a")
     assert not take_stop_request("a")
-
-
-def test_what_is_left_of_a_start_that_was_killed_is_forgotten(tmp_path):
-    """What was found in a checkpoint after kill -9 within the first batch; Spark would not start there."""
-    offsets = tmp_path / "c" / "offsets"
-    forget_unwritten_start(str(tmp_path / "c"))
-    offsets.mkdir(parents=True)
-    left = [offsets / ".0.be732471.tmp", offsets / "..0.be732471.tmp.crc"]
-    for file in left:
-        file.touch()
-    forget_unwritten_start(f"file://{tmp_path}/c")
-    assert not list(offsets.iterdir())
-    for file in (*left, offsets / "0"):
-        file.touch()
-    forget_unwritten_start(str(tmp_path / "c"))
-    assert len(list(offsets.iterdir())) == 3, "a log that has begun is Spark's"
-    forget_unwritten_start("hdfs://somewhere/c")

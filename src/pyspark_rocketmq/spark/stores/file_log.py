@@ -23,6 +23,7 @@ __all__ = [
     "check_new_batches",
     "check_readable",
     "files_folder",
+    "forget_unwritten_start",
     "last_batch",
     "logged_batches",
     "table_folder",
@@ -48,6 +49,21 @@ def last_batch(checkpoint: str) -> int | None:
     """Return the last batch that a checkpoint knows, -1 if it has none. None on other file systems."""
     folder = local_folder(checkpoint)
     return None if folder is None else max(batch_numbers(folder / _OFFSETS), default=-1)
+
+
+def forget_unwritten_start(checkpoint: str) -> None:
+    """Remove what is left of a query's first offsets, whose process was killed, or whose disk was full.
+
+    Spark does not start if the offset log has no entry but is not empty. Checkpoints on other file systems
+    are not changed. No other process may run the query.
+    """
+    folder = local_folder(checkpoint)
+    if folder is None or not (folder / _OFFSETS).is_dir():
+        return
+    left = list((folder / _OFFSETS).iterdir())
+    if all(".tmp" in file.name for file in left):
+        for file in left:
+            file.unlink()
 
 
 def check_new_batches(target: str, path: str, checkpoint: str) -> None:

@@ -14,13 +14,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.spark.causes import find_cause
+from pyspark_rocketmq.spark.stores.file_log import forget_unwritten_start
 from pyspark_rocketmq.spark.write.update_mode import message_writer
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.analysis import repeats_results
 from pyspark_rocketmq.streams.run.job_registry import (
     dead_letters_checkpoint,
-    forget_unwritten_start,
     sources_of,
 )
 

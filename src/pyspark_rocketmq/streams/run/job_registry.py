@@ -23,7 +23,6 @@ __all__ = [
     "checkpoint_of",
     "dead_letters_checkpoint",
     "find_job",
-    "forget_unwritten_start",
     "job_lock",
     "jobs",
     "jobs_home",
@@ -71,21 +70,6 @@ def checkpoint_of(job: str) -> str:
 def dead_letters_checkpoint(checkpoint: str) -> str:
     """Return the checkpoint of a job's dead letters, in the job's: beside that, it may be another job's."""
     return f"{checkpoint.rstrip('/')}/dead-letters"
-
-
-def forget_unwritten_start(checkpoint: str) -> None:
-    """Remove the files of a process that was killed while it wrote its job's first offsets.
-
-    Spark does not start if the offset log has no entry but is not empty. Checkpoints on other file systems
-    are not changed. The caller holds the job's lock.
-    """
-    folder = local_folder(checkpoint)
-    if folder is None or not (folder / _OFFSETS).is_dir():
-        return
-    left = list((folder / _OFFSETS).iterdir())
-    if all(".tmp" in file.name for file in left):
-        for file in left:
-            file.unlink()
 
 
 def sources_of(checkpoint: str) -> int | None:

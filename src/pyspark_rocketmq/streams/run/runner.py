@@ -22,6 +22,7 @@ from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporary_settings
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
+from pyspark_rocketmq.spark.stores.file_log import forget_unwritten_start
 from pyspark_rocketmq.streams.compile.compiler import Compiler, is_bounded
 from pyspark_rocketmq.streams.connectors.base import SourceConnector
 from pyspark_rocketmq.streams.frame.error_handling import Guard
@@ -36,7 +37,6 @@ from pyspark_rocketmq.streams.run.elastic import check_elastic, leading
 from pyspark_rocketmq.streams.run.job_registry import (
     JobRecord,
     checkpoint_of,
-    forget_unwritten_start,
     job_lock,
     take_stop_request,
 )

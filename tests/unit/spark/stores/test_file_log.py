@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.spark.stores.file_log import check_new_batches, check_readable, files_folder
+from pyspark_rocketmq.spark.stores.file_log import (
+    check_new_batches,
+    check_readable,
+    files_folder,
+    forget_unwritten_start,
+)
 
 
 def put(folder: Path, *names: str) -> None:
@@ -47,3 +52,20 @@ def test_only_tables_of_files_have_a_folder_with_such_a_log():
     assert files_folder({"provider": "parquet", "location": "file:/t"}) == "file:/t"
     assert files_folder({"provider": "delta", "location": "file:/t"}) is None
     assert files_folder({"type": "VIEW"}) is None
+
+
+def test_what_is_left_of_a_start_that_was_killed_is_forgotten(tmp_path):
+    """What was found in a checkpoint after kill -9 within the first batch; Spark would not start there."""
+    offsets = tmp_path / "c" / "offsets"
+    forget_unwritten_start(str(tmp_path / "c"))
+    offsets.mkdir(parents=True)
+    left = [offsets / ".0.be732471.tmp", offsets / "..0.be732471.tmp.crc"]
+    for file in left:
+        file.touch()
+    forget_unwritten_start(f"file://{tmp_path}/c")
+    assert not list(offsets.iterdir())
+    for file in (*left, offsets / "0"):
+        file.touch()
+    forget_unwritten_start(str(tmp_path / "c"))
+    assert len(list(offsets.iterdir())) == 3, "a log that has begun is Spark's"
+    forget_unwritten_start("hdfs://somewhere/c")
