@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, PlanError, RocketMQError
 from pyspark_rocketmq.streams import StreamBuilder
 from pyspark_rocketmq.streams.connectors.mqtt import MqttTopicSource
-from pyspark_rocketmq.streams.connectors.mqtt_source import Journal, MqttAddress
+from pyspark_rocketmq.streams.connectors.mqtt_journal import Journal
+from pyspark_rocketmq.streams.connectors.mqtt_source import MqttAddress, Subscriber
 
 
 @pytest.fixture
@@ -50,6 +52,28 @@ def test_a_journal_outlives_its_process(tmp_path):
     journal = Journal(tmp_path / "j.db")
     assert journal.between(0, 20) == rows(1, 21)
     journal.close()
+
+
+def test_a_full_disk_is_said_with_the_journal_s_file_and_loses_nothing(journal):
+    journal.append(rows(1, 6))
+    journal._database.execute("PRAGMA max_page_count = 4")
+    with pytest.raises(RocketMQError, match=r"journal .*written: .* is full.*file=.*j\.db"):
+        journal.append([("t", bytes(1 << 22), 6)])
+    assert journal.between(*journal.bounds()) == rows(1, 6)
+    journal._database.execute("PRAGMA max_page_count = 4000")
+    journal.append(rows(6, 8))
+    assert journal.between(*journal.bounds()) == rows(1, 8)
+
+
+def test_a_journal_that_cannot_be_opened_is_not_taken_for_an_absent_broker(tmp_path):
+    pytest.importorskip("paho.mqtt", reason="an extra")
+    (tmp_path / "taken").touch()
+    subscriber = Subscriber(
+        MqttAddress("tcp://127.0.0.1:1", "c"), "t", tmp_path / "taken" / "j.db", SYSTEM_CLOCK
+    )
+    subscriber.stop()
+    with pytest.raises(RocketMQError, match=r"journal .*written: .*file=.*taken"):
+        subscriber.check()
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:1883", "http://h:1", "tcp://u:hidden@h:1", "tcp://"])

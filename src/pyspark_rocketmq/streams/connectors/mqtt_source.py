@@ -7,10 +7,8 @@ repeated batch has the same messages. Messages of finished batches are deleted f
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import secrets
-import sqlite3
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -28,8 +26,9 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.boundary import called_by_spark
 from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark_rocketmq.spark.read.position_keeper import reader_for
+from pyspark_rocketmq.streams.connectors.mqtt_journal import Journal
 
-__all__ = ["Journal", "MqttAddress", "MqttSource", "publish"]
+__all__ = ["MqttAddress", "MqttSource", "publish"]
 
 _SCHEMA: Final = "topic string, payload binary, time timestamp"
 _KEEP_ALIVE_S: Final = 30
@@ -97,79 +96,7 @@ class MqttAddress:
         client.connect(parts.hostname, port, keepalive=_KEEP_ALIVE_S)
 
 
-# --- the journal ------------------------------------------------------------------------------
-
-
-class Journal:
-    """Received messages of unfinished batches, by number: a database in a file."""
-
-    def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(file, isolation_level=None, timeout=30)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=FULL")
-        self._database.execute(
-            "CREATE TABLE IF NOT EXISTS messages "
-            "(n INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT, payload BLOB, time_ms INTEGER)"
-        )
-
-    def append(self, messages: list[tuple[str, bytes, int]]) -> None:
-        """Add messages. They are on disk when this returns."""
-        with self._transaction():
-            self._database.executemany(
-                "INSERT INTO messages (topic, payload, time_ms) VALUES (?, ?, ?)", messages
-            )
-
-    def bounds(self) -> tuple[int, int]:
-        """Return the number before the first message, and that of the last message ever added."""
-        first = self._database.execute("SELECT min(n) FROM messages").fetchone()[0]
-        last = self._database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
-        end = 0 if last is None else int(last[0])
-        return (end if first is None else int(first) - 1), end
-
-    def begin_after(self, number: int) -> None:
-        """Set the next number above this one, because the journal that used it is lost."""
-        with self._transaction():
-            self._database.execute("DELETE FROM sqlite_sequence WHERE name = 'messages'")
-            self._database.execute("INSERT INTO sqlite_sequence VALUES ('messages', ?)", (number,))
-
-    def between(self, after: int, until: int) -> list[tuple[str, bytes, int]]:
-        """Return messages by number, including the last one.
-
-        Raises
-        ------
-        RocketMQError
-            Some messages are no longer in the journal.
-        """
-        query = "SELECT topic, payload, time_ms FROM messages WHERE n > ? AND n <= ? ORDER BY n"
-        rows = self._database.execute(query, (after, until)).fetchall()
-        if len(rows) != until - after:
-            raise RocketMQError(
-                "messages of an unfinished batch are missing with their journal: restore it, or "
-                "start with a new checkpoint",
-                first=after + 1,
-                last=until,
-                found=len(rows),
-            )
-        return rows
-
-    def forget(self, until: int) -> None:
-        """Delete finished messages."""
-        self._database.execute("DELETE FROM messages WHERE n <= ?", (until,))
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
+# --- the subscriber ---------------------------------------------------------------------------
 
 
 class Subscriber:
@@ -182,13 +109,16 @@ class Subscriber:
         self._clock = clock
         self._waiting: list[Any] = []
         self._refused: str | None = None
+        self._failed: RocketMQError | None = None
         self._away_since: Deadline | None = Deadline(clock, _PATIENCE_MS)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{topic}", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raise a RocketMQError if the broker rejects us, or was unreachable for half a minute."""
+        """Raise an error if the journal failed, the broker rejects us, or was away for half a minute."""
+        if self._failed is not None:
+            raise self._failed
         away = self._away_since
         if self._refused is None and away is not None and away.expired:
             self._refused = "does not answer"
@@ -207,8 +137,10 @@ class Subscriber:
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_message = lambda _client, _data, message: self._waiting.append(message)
-        journal, connected = Journal(self._file), False
+        connected = False
+        journal: Journal | None = None
         try:
+            journal = Journal(self._file)
             while not self._stop.is_set():
                 try:
                     if not connected:
@@ -223,10 +155,13 @@ class Subscriber:
                     self._away_since = self._away_since or Deadline(self._clock, _PATIENCE_MS)
                     self._stop.wait(_AGAIN_S)
             client.disconnect()
+        except RocketMQError as error:  # of the journal
+            self._failed = error
         except Exception as error:  # noqa: BLE001 - a thread's outermost frame
             self._refused = f"cannot be read: {error}"
         finally:
-            journal.close()
+            if journal is not None:
+                journal.close()
 
     def _keep(self, client: Any, journal: Journal) -> None:
         messages, self._waiting = self._waiting, []
