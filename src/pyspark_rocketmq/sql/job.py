@@ -270,8 +270,12 @@ class SqlJob:
         settings = {**WATERMARK_SETTINGS, **(STATE_SETTINGS if self._planner.keeps_state else {})}
         forget_unwritten_start(checkpoint)
         record = keeping_state_record(checkpoint, name, write.state)
-        with record, temporary_settings(self._spark, settings):
-            return write.target.start(writer, write.mode, checkpoint)
+        with contextlib.ExitStack() as unless_recorded:
+            with record, temporary_settings(self._spark, settings):
+                query = write.target.start(writer, write.mode, checkpoint)
+                unless_recorded.callback(stop_query, query)
+            unless_recorded.pop_all()
+        return query
 
     def _unique(self, name: str) -> str:
         number = 1

@@ -137,6 +137,25 @@ def test_a_changed_query_is_refused_with_its_position(
         job.run_text(INSERT, pytest.fail)
 
 
+def test_a_query_whose_state_cannot_be_recorded_does_not_run(
+    job: SqlJob, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As with a disk that is full: the statement fails, and whoever runs it has no query to stop."""
+    record, started = tmp_path / "copies" / "rocketmq-state.json", Started("copies")
+
+    def start(*_: object) -> Started:
+        (record / "a folder").mkdir(parents=True)
+        return started
+
+    monkeypatch.setattr(Target, "start", start)
+    rows: Any = Stream()
+    write = Write(rows, Target(), "copies", OutputMode.APPEND, ("SUM(V)",))
+    monkeypatch.setattr(job._planner, "insert", lambda _: write)
+    with pytest.raises(SqlError, match=r"line 1, .*the checkpoint cannot be written: .*rocketmq-state\.json"):
+        job.run_text(f"SET 'checkpointLocation' = '{tmp_path}';" + INSERT, pytest.fail)
+    assert not started.isActive
+
+
 def test_a_name_is_that_of_the_next_insert_also_of_a_batch(
     job: SqlJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
