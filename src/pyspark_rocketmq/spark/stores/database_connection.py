@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["connected", "database_errors", "first_line", "open_connection", "open_engine"]
 
-_LOCK_WAIT_S: Final = 60
 _LOCK_WAITS: Final = {
     "postgresql": "SELECT set_config('lock_timeout', '60s', true) "
     "WHERE current_setting('lock_timeout') = '0'",
@@ -23,7 +22,20 @@ _LOCK_WAITS: Final = {
 }
 """By database: what has a transaction wait for the locks of others for a minute at most. Without it,
 PostgreSQL waits without a limit, and MySQL for a year if a table is being altered (50 s for rows). For SQLite
-it is an argument of the driver, which waits for 5 s: shorter than a batch of another job."""
+it is a parameter of the driver."""
+
+_PROBES: Final = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
+"""Of libpq: two minutes after a host is gone, a statement that waits for its answer fails. By the defaults of
+the system, that is after more than two hours."""
+
+_PARAMETERS: Final[Mapping[str, Mapping[str, int]]] = {
+    "sqlite": {"timeout": 60},  # it is 5 s else: shorter than a batch of another job
+    "sqlite+pysqlite": {"timeout": 60},
+    "postgresql": _PROBES,
+    "postgresql+psycopg": _PROBES,
+    "postgresql+psycopg2": _PROBES,
+}
+"""Of connections, by SQLAlchemy's name of the driver, unless the URL has them."""
 
 
 @contextmanager
@@ -54,7 +66,7 @@ def open_engine(url: str) -> sa.Engine:
 
     It keeps no connection: between two batches, the server may restart, or a firewall forget it. Its
     transactions wait for the locks of others for a minute at most, or for PostgreSQL's own ``lock_timeout``,
-    or for the ``timeout`` of SQLite's URL.
+    or for the ``timeout`` of SQLite's URL. A host of PostgreSQL that is gone is known after two minutes.
 
     Raises
     ------
@@ -64,8 +76,8 @@ def open_engine(url: str) -> sa.Engine:
     import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
     parsed = parse_url(url)
-    waits = parsed.get_backend_name() == "sqlite" and "timeout" not in parsed.query
-    given = {"timeout": _LOCK_WAIT_S} if waits else {}
+    defaults = _PARAMETERS.get(parsed.drivername, {})
+    given = {name: value for name, value in defaults.items() if name not in parsed.query}
     try:
         engine = sa.create_engine(parsed, hide_parameters=True, poolclass=sa.NullPool, connect_args=given)
     except ModuleNotFoundError as error:

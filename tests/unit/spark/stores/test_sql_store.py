@@ -73,6 +73,21 @@ def test_a_batch_waits_for_that_of_another_job_in_a_file_of_sqlite(tmp_path, que
         assert connection.scalar(sa.text("PRAGMA busy_timeout")) == limit_s * 1000
 
 
+@pytest.mark.parametrize("query", ["", "?keepalives_idle=5"])
+@pytest.mark.parametrize("driver", ["postgresql", "postgresql+psycopg"])
+def test_a_statement_does_not_wait_hours_for_a_host_that_is_gone(driver, query):
+    engine, given = open_engine(f"{driver}://127.0.0.1:1/d{query}"), {}
+
+    @sa.event.listens_for(engine, "do_connect")
+    def note(_dialect, _record, _arguments, parameters):
+        given.update(parameters)
+
+    with pytest.raises(sa.exc.OperationalError):  # libpq knows the parameters: another one is named
+        engine.connect()
+    probes = int(given["keepalives_interval"]) * int(given["keepalives_count"])
+    assert int(given["keepalives_idle"]) + probes == (65 if query else 120)
+
+
 def test_a_row_in_the_next_lines_of_postgresql_s_error_is_not_shown():
     said = Exception('null value in column "n"\nDETAIL:  Failing row contains (b-secret).')
     error = sa.exc.IntegrityError("INSERT", {}, said)
