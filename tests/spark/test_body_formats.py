@@ -178,6 +178,30 @@ def test_a_number_beyond_the_last_time_is_a_bad_record(messages):
     ]
 
 
+@pytest.mark.timeout(120)
+def test_numbers_within_rows_arrays_and_maps_are_checked_as_those_of_columns(messages):
+    kinds = {
+        "s": "STRUCT<at: TIMESTAMP, `x y`: DECIMAL(10, 2)>",
+        "l": "ARRAY<TIMESTAMP>",
+        "m": "MAP<STRING, TIMESTAMP>",
+        "n": "ARRAY<STRUCT<d: ARRAY<DECIMAL(10, 2)>>>",
+    }
+    late, large = b"1764355200000000", b"1e2000000000"
+    df = messages(
+        b'{"s": {"at": %b}}' % late,
+        b'{"l": [1, %b]}' % late,
+        b'{"m": {"k": %b}}' % late,
+        b'{"s": {"x y": %b}}' % large,
+        b'{"n": [{"d": [1, %b]}]}' % large,
+        b'{"n": [{}, {"d": ["%b"]}]}' % large,
+        b'{"s": {"at": 1, "x y": 1e3}, "l": [2, null], "m": {"k": 3}, "n": [{"d": [4]}], "o": [%b]}' % late,
+    )
+    schema = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    found = from_rocketmq(df, schema=schema, badRecords="drop")
+    times = "unix_seconds(s.at)", "unix_seconds(l[0])", "unix_seconds(m['k'])", "s.`x y`", "n[0].d[0]"
+    assert found.selectExpr(*times).collect() == [(1, 2, 3, Decimal("1000.00"), Decimal("4.00"))]
+
+
 def test_names_of_nested_fields_may_be_any_text(spark):
     inner = StructType().add("order id", "integer").add("a:b", "string").add("`", ArrayType(BinaryType()))
     schema = StructType().add("s.t", inner).add("m", MapType(StringType(), inner))

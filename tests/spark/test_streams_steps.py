@@ -367,6 +367,20 @@ def test_malformed_records_are_skipped_and_counted_or_fail(spark, here):
         run(strict.toJson(str(here / "python-strict")))
 
 
+@pytest.mark.timeout(120)  # Spark's parser would write the zeros of the decimal for hours
+def test_numbers_far_out_of_the_range_of_their_type_are_malformed(spark, here):
+    source = here / "in"
+    add(source, '{"t": 1764355200, "d": 1.5}', '{"t": 1764355200000000}', '{"d": 1e2000000000}')
+    add(source, '{"s": {"t": 1764355200000000}}')
+    kinds = "t timestamp, d decimal(9, 2), s struct<t: timestamp>"
+    typed = StreamBuilder.dataStream("tests", "wild", spark).fromFile(str(source), tail=True, schema=kinds)
+    _, skipped = run(typed.selectFields("t", "d").toJson(str(here / "out")))
+    assert list(skipped.values()) == [3]
+    (line,) = spark.read.text(str(here / "out")).collect()
+    assert line.value.endswith(',"d":1.50}')
+    assert line.value.startswith('{"t":"2025-11-28T')
+
+
 def test_dimension_tables_are_seen_anew(spark, here):
     source, cities = here / "in", here / "cities.csv"
     cities.write_text("id,city\n1,Rom\n")

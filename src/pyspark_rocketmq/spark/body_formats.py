@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
@@ -186,7 +187,7 @@ class Format:
         if is_csv:
             row = F.from_csv(without_line_end(body, self.settings), schema, reading_settings(settings))
         else:
-            row = F.from_json(without_wild_numbers(body, kinds), schema, settings)
+            row = F.from_json(without_wild_numbers(body, StructType.fromDDL(schema)), schema, settings)
         return self._of_struct(rows, row, lambda parsed: ~F.is_valid_utf8(body) | self._is_bad_text(parsed))
 
     def _is_bad_text(self, parsed: Column) -> Column:

@@ -7,13 +7,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from pyspark_rocketmq.spark.bodies.texts import delimiter_pattern
 
@@ -26,43 +37,73 @@ _LONG_SECONDS: Final = "-?[0-9]{13,}"
 _LAST_SECOND: Final = (2**63 - 1) // 1_000_000
 
 
-def without_wild_numbers(body: Column, fields: Mapping[str, str]) -> Column:
-    """Return a body, or NULL if a column of type DECIMAL or TIMESTAMP has a number far out of its range.
+def without_wild_numbers(body: Column, schema: DataType) -> Column:
+    """Return a body, or NULL if a DECIMAL or TIMESTAMP in it has a number far out of its range.
 
     Parameters
     ----------
     body : Column
         A text.
-    fields : mapping of str to str
-        The type of each field, by its name quoted for Spark.
+    schema : StructType
+        As which the body is parsed.
     """
-    decimals = {name for name, kind in fields.items() if kind.upper().startswith("DECIMAL")}
-    times = {name for name, kind in fields.items() if kind.upper() in {"TIMESTAMP", "TIMESTAMP_LTZ"}}
-    patterns = [
-        *_patterns(sorted(decimals), f"[\"']?{_WILD_DECIMAL}"),
-        *_patterns(sorted(times), _LONG_SECONDS),
-    ]
-    if not patterns:
+    numbers = _numbers(schema)
+    if not isinstance(numbers, StructType):
         return body
     # The patterns also match in other objects, and in texts: the parser tells, for these few bodies.
-    suspicious = body.rlike("|".join(patterns))
-    kinds = {name: "STRING" if name in decimals else "BIGINT" for name in fields if name in decimals | times}
-    found = F.from_json(body, ", ".join(f"{name} {kind}" for name, kind in kinds.items()))
-    wild = [
-        value.rlike(_WILD_TEXT) if kind == "STRING" else ~value.between(-_LAST_SECOND, _LAST_SECOND)
-        for value, kind in ((found.getField(_plain(name)), kind) for name, kind in kinds.items())
-    ]
-    is_wild = reduce(or_, (F.coalesce(each, F.lit(False)) for each in wild))
+    suspicious = body.rlike("|".join(sorted(set(_patterns(numbers)))))
+    is_wild = _is_wild(F.from_json(body, numbers), numbers)
     return F.when(~F.coalesce(F.when(suspicious, is_wild), F.lit(False)), body)
 
 
-def _patterns(names: Sequence[str], number: str) -> list[str]:
-    if not names:
-        return []
-    keys = "|".join(delimiter_pattern(_plain(name)) for name in names)
-    return [f"[\"'](?:{keys})[\"']\\s*:\\s*{number}"]
+def _numbers(kind: DataType) -> DataType | None:
+    """Return the parts of a type that may be wild, with the types that take any number; None without any."""
+    match kind:
+        case DecimalType():
+            return StringType()
+        case TimestampType():
+            return LongType()
+        case StructType():
+            found = [(field.name, _numbers(field.dataType)) for field in kind.fields]
+            fields = [StructField(name, part) for name, part in found if part is not None]
+            return StructType(fields) if fields else None
+        case ArrayType():
+            part = _numbers(kind.elementType)
+            return None if part is None else ArrayType(part)
+        case MapType():
+            part = _numbers(kind.valueType)
+            return None if part is None else MapType(StringType(), part)
+    return None
 
 
-def _plain(name: str) -> str:
-    """Return a name without Spark's quotes."""
-    return name[1:-1].replace("``", "`")
+def _patterns(numbers: DataType, before: str = "") -> Iterator[str]:
+    """Yield regular expressions of which one matches a body that may have a wild number."""
+    match numbers:
+        case StructType():
+            for field in numbers.fields:
+                yield from _patterns(field.dataType, f"[\"']{delimiter_pattern(field.name)}[\"']\\s*:")
+        case ArrayType():
+            yield from _patterns(numbers.elementType, "[\\[,]")
+        case MapType():
+            yield from _patterns(numbers.valueType, ":")
+        case StringType():
+            yield f"{before}\\s*[\"']?{_WILD_DECIMAL}"
+        case _:
+            yield f"{before}\\s*{_LONG_SECONDS}"
+
+
+def _is_wild(value: Column, numbers: DataType) -> Column:
+    """Return whether a value, or a part of it, is wild."""
+    match numbers:
+        case StructType():
+            parts = [_is_wild(value.getField(field.name), field.dataType) for field in numbers.fields]
+            return reduce(or_, parts)
+        case ArrayType():
+            found = F.exists(value, lambda each: _is_wild(each, numbers.elementType))
+        case MapType():
+            found = F.exists(F.map_values(value), lambda each: _is_wild(each, numbers.valueType))
+        case StringType():
+            found = value.rlike(_WILD_TEXT)
+        case _:
+            found = ~value.between(-_LAST_SECOND, _LAST_SECOND)
+    return F.coalesce(found, F.lit(False))

@@ -21,8 +21,10 @@ from typing import Final, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.options import Changelog
+from pyspark_rocketmq.spark.bodies.json_numbers import without_wild_numbers
 from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
 from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Decoded, Fit, quote
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WITHOUT_OLD_ROW
@@ -159,7 +161,7 @@ def _value(text: Column, column: BodyColumn, lenient: bool) -> Column:
     if column.type.startswith(_NESTED):
         wrapped = F.concat(F.lit('{"value":'), text, F.lit("}"))
         schema, settings = f"value {column.type}, {_CORRUPT} STRING", {"columnNameOfCorruptRecord": _CORRUPT}
-        found = F.from_json(wrapped, schema, settings)
+        found = F.from_json(without_wild_numbers(wrapped, StructType.fromDDL(schema)), schema, settings)
         value = found.getField("value")
         return value if lenient else F.when(found.getField(_CORRUPT).isNull(), value)
     if column.type.startswith(_TIMES):
