@@ -70,6 +70,16 @@ def test_a_bound_of_ranks_may_be_in_parentheses():
     assert made(top.format("(n <= 3)")).rows == made(top.format("n <= 3")).rows
 
 
+def test_a_bound_of_ranks_may_be_that_of_between():
+    top = f"SELECT * FROM ({TOP}) AS t WHERE {{}}"
+    found = made(top.format("n BETWEEN 2 AND 3"))
+    assert found.rows == made(top.format("n >= 2 AND n <= 3")).rows
+    assert found.text.endswith("WHERE n BETWEEN 2 AND 3")
+    for unbound in ("n NOT BETWEEN 2 AND 3", "n BETWEEN 2 AND auction", "n BETWEEN SYMMETRIC 3 AND 2"):
+        with pytest.raises(SqlError, match="needs a constant bound"):
+            made(top.format(unbound))
+
+
 def test_full_joins_of_streams_compare_no_nulls():
     """Spark takes NULL for equal to NULL there."""
     join = "SELECT b.a FROM bid AS b {} JOIN auction AS a ON (b.id = a.id AND b.x + 1 = a.x) AND b.t > a.t"

@@ -149,6 +149,7 @@ def test_a_join_keeps_the_rows_of_both_sides():
         ("SELECT id FROM ({}) AS t WHERE t.rn <= 3 AND 2 <= rn", True),
         ("SELECT id FROM ({}) WHERE rn <= 3 AND rn <= 2", True),
         ("SELECT id FROM ({}) WHERE rn <= 3 AND MOD(rn, 2) = 0", True),
+        ("SELECT id FROM ({}) WHERE rn BETWEEN 2 AND 3", True),
         ("SELECT COUNT(*) FROM ({}) WHERE rn <= 3 GROUP BY k, rn", True),
         ("SELECT COUNT(*) FROM ({}) WHERE rn <= 3 GROUP BY k HAVING MAX(rn) > 1", True),
         ("SELECT b.id FROM ({}) AS t JOIN bid AS b ON b.p = t.rn WHERE t.rn <= 3", True),

@@ -11,7 +11,7 @@ from typing import Final, cast
 from sqlglot import exp
 
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
-from pyspark_rocketmq.sql.flinksql.operators.forms import IS_WHOLE_CAST, called, conditions_of, fill
+from pyspark_rocketmq.sql.flinksql.operators.forms import IS_WHOLE_CAST, called, comparisons_of, fill
 from pyspark_rocketmq.sql.flinksql.relations import WINDOW, Relation
 from pyspark_rocketmq.sql.flinksql.selects import is_aggregation, is_processing_time
 from pyspark_rocketmq.sql.statements import Position, Query
@@ -184,7 +184,7 @@ def reads_rank(outer: exp.Select, name: str) -> bool:
 def _conditions(select: exp.Select) -> list[exp.Expr]:
     """Return the conditions of WHERE that all hold."""
     where = select.args.get("where")
-    return [] if where is None else list(conditions_of(where.this))
+    return [] if where is None else list(comparisons_of(where.this))
 
 
 def _bound(condition: exp.Expr, name: str) -> int | None:

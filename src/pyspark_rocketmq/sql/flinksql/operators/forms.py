@@ -17,6 +17,7 @@ __all__ = [
     "IS_WHOLE_CAST",
     "bind_random",
     "called",
+    "comparisons_of",
     "conditions_of",
     "fill",
     "json_text",
@@ -45,6 +46,16 @@ def conditions_of(condition: exp.Expr) -> Iterator[exp.Expr]:
         yield from conditions_of(inner.right)
     else:
         yield inner
+
+
+def comparisons_of(condition: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the conditions that AND connects, and the two comparisons of each BETWEEN in its place."""
+    for part in conditions_of(condition):
+        if isinstance(part, exp.Between) and not part.args.get("symmetric"):
+            yield exp.GTE(this=part.this.copy(), expression=part.args["low"].copy())
+            yield exp.LTE(this=part.this.copy(), expression=part.args["high"].copy())
+        else:
+            yield part
 
 
 def fill(form: str, arguments: list[exp.Expression]) -> exp.Expression:

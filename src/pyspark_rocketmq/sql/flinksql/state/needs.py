@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.operators.forms import called, conditions_of
+from pyspark_rocketmq.sql.flinksql.operators.forms import called, comparisons_of
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,
@@ -116,7 +116,7 @@ def _returns(select: exp.Select, keys: Iterable[exp.Expression]) -> bool:
 
 def _is_of_ranks(condition: exp.Expr, ranks: Collection[str]) -> bool:
     """Whether a condition only compares ranks with numbers."""
-    for part in conditions_of(condition):
+    for part in comparisons_of(condition):
         if not isinstance(part, exp.LTE | exp.LT | exp.EQ | exp.GTE | exp.GT):
             return False
         sides = {type(part.this), type(part.expression)}
