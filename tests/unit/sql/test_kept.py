@@ -61,6 +61,7 @@ COMMA_JOIN = "SELECT o.id FROM orders AS o, log AS l WHERE o.cur = l.cur AND o.a
         ("SELECT id FROM orders UNION (SELECT id FROM log UNION ALL SELECT rate FROM log)", "rate", "id"),
         ("SELECT COUNT(*) FROM (SELECT id FROM orders UNION SELECT rate FROM log)", "id", "2 * id"),
         (COMMA_JOIN, "o.cur = l.cur", "l.cur = UPPER(o.cur)"),
+        (COMMA_JOIN.replace("o.cur = l.cur", "(o.cur = l.cur AND o.id > 1)"), "l.cur", "UPPER(l.cur)"),
         (f"{JOIN} WHERE o.id > 1", "o.id > 1", "o.id > 1 AND o.id = l.rate"),
         ("SELECT window(at, '1 hour'), COUNT(*) FROM orders GROUP BY window(at, '1 hour')", "1 h", "2 h"),
     ],

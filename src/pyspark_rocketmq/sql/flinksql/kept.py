@@ -17,7 +17,7 @@ from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql.flinksql.changes import rank_limit, ranked
 from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
 from pyspark_rocketmq.sql.flinksql.grammar import WindowTable, parse_query
-from pyspark_rocketmq.sql.flinksql.operators.forms import called
+from pyspark_rocketmq.sql.flinksql.operators.forms import called, conditions_of
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.versions import is_lookup
 from pyspark_rocketmq.sql.statements import Query
@@ -105,11 +105,10 @@ def _columns_of(rows: exp.Expr) -> str:
     return ", ".join(_text(item.unalias()) for item in rows.selects) if isinstance(rows, exp.Query) else ""
 
 
-def _equal_columns(select: exp.Select, as_they_are: Collection[str]) -> Iterator[exp.Expression]:
+def _equal_columns(select: exp.Select, as_they_are: Collection[str]) -> Iterator[exp.Expr]:
     """Return the conditions of WHERE by which Spark joins streams, too: values of columns are equal."""
     where = select.args.get("where")
-    condition = None if where is None else where.this.unnest()
-    for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
+    for part in () if where is None else conditions_of(where.this):
         if not isinstance(part, exp.EQ) or not (part.left.find(exp.Column) and part.right.find(exp.Column)):
             continue
         if not any(column.table.lower() in as_they_are for column in part.find_all(exp.Column)):
