@@ -10,7 +10,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.spark import from_rocketmq, json_messages, to_rocketmq
+from pyspark_rocketmq.spark import (
+    from_rocketmq,
+    identical_rows_together,
+    json_messages,
+    key_value_messages,
+    ordered_by,
+    to_rocketmq,
+)
 from pyspark_rocketmq.spark.bodies.conversions import convert_fields
 from pyspark_rocketmq.spark.session_settings import temporary_settings
 
@@ -208,6 +215,21 @@ def test_names_of_nested_fields_may_be_any_text(spark):
     row = ((1, "x", [b"y"]), {"k": (2, None, None)})
     written = to_rocketmq(spark.createDataFrame([row], schema), "json")
     assert from_rocketmq(written, "json", schema=schema).collect() == [row]
+
+
+def test_names_of_columns_may_be_any_text(spark):
+    kinds = {"a.b": "integer", "`": "string", "m.n": MapType(StringType(), StringType()), "c d": "string"}
+    schema = StructType()
+    for name, kind in kinds.items():
+        schema.add(name, kind)
+    schema.add("a", StructType().add("b", "integer").add("c", "integer"))
+    rows = spark.createDataFrame([(1, "x", {}, "y", (2, 3))], schema)
+    body = '{"a.b":1,"`":"x","m.n":{},"c d":"y","a":{"b":2,"c":3}}'
+    assert json_messages(rows, key="a.b", tags="`").collect() == [(body, "1", "x")]
+    assert json_messages(rows, key="a.c", columns=["`"]).collect() == [('{"`":"x"}', "3")]
+    assert key_value_messages(rows, key="a.b", value="`").collect() == [("1", "x")]
+    assert ordered_by(rows, "a.b").first().shardingKey == "1"
+    assert identical_rows_together(rows).collect() == rows.collect()
 
 
 def test_values_of_records_fit_their_columns_or_are_bad(spark):

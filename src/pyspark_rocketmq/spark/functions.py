@@ -213,7 +213,13 @@ def key_value_messages(df: DataFrame, key: str = "key", value: str = "value") ->
     >>> key_value_messages(users, key="id", value="address")  # doctest: +SKIP
     ...     .write.format("rocketmq").option("topic", "users").mode("append").save()
     """
-    return df.select(F.col(key).cast("string").alias("keys"), F.col(value).cast("string").alias("body"))
+    keys, body = (_column(df, name).cast("string") for name in (key, value))
+    return df.select(keys.alias("keys"), body.alias("body"))
+
+
+def _column(df: DataFrame, name: str) -> Column:
+    """Return the column of a name, whatever its characters, or else a field of a struct."""
+    return F.col(quote(name) if name in df.columns else name)
 
 
 def json_messages(
@@ -229,12 +235,12 @@ def json_messages(
     columns : iterable of str, optional
         The columns of the body; every column by default. Null fields are omitted.
     """
-    wanted = [F.col(f"`{name}`") for name in (columns or df.columns)]
+    wanted = [F.col(quote(name)) for name in (columns or df.columns)]
     selected: list[Column] = [F.to_json(F.struct(*wanted), EXACT_TIMES).alias("body")]
     if key is not None:
-        selected.append(F.col(key).cast("string").alias("keys"))
+        selected.append(_column(df, key).cast("string").alias("keys"))
     if tags is not None:
-        selected.append(F.col(tags).cast("string").alias("tags"))
+        selected.append(_column(df, tags).cast("string").alias("tags"))
     return df.select(*selected)
 
 
@@ -284,7 +290,7 @@ def ordered_by(
     """
     if order_by is not None and df.isStreaming:
         raise OptionError("Spark does not sort streaming DataFrames: use order_by within foreachBatch")
-    keyed = df.withColumn("shardingKey", (F.col(key) if isinstance(key, str) else key).cast("string"))
+    keyed = df.withColumn("shardingKey", (_column(df, key) if isinstance(key, str) else key).cast("string"))
     together = (
         keyed.repartition("shardingKey")
         if partitions is None
@@ -301,9 +307,9 @@ def identical_rows_together(df: DataFrame) -> DataFrame:
     if all rows differ; the write fails if it is needed and missing.
     """
     content = [
-        F.array_sort(F.map_entries(column.name))
+        F.array_sort(F.map_entries(quote(column.name)))
         if isinstance(column.dataType, MapType)
-        else F.col(column.name)
+        else F.col(quote(column.name))
         for column in df.schema.fields
     ]
     hashed = df.withColumn(_CONTENT, F.xxhash64(*content))
