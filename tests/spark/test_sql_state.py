@@ -40,6 +40,11 @@ QUERIES = {
         "n BIGINT, ids BIGINT, sum_of_best BIGINT, PRIMARY KEY (n) NOT ENFORCED",
         "SELECT n, COUNT(*), SUM(best) FROM per_id GROUP BY n",
     ),
+    "r_of_arrays": (
+        "n BIGINT, pairs BIGINT, most STRING, PRIMARY KEY (n) NOT ENFORCED",
+        """SELECT n, COUNT(DISTINCT ARRAY[id, best]), JSON_STRING(MAX(ARRAY[ROW(best, ARRAY[id])]))
+        FROM per_id GROUP BY n""",
+    ),
     "r_having": (
         "category STRING, n BIGINT, PRIMARY KEY (category) NOT ENFORCED",
         "SELECT category, COUNT(*) FROM bids GROUP BY category HAVING COUNT(*) < 4",
@@ -194,8 +199,8 @@ def check(spark: SparkSession, store: Store, queries: dict[str, tuple[str, str]]
     assert spark.sql("SHOW VIEWS LIKE '__state*'").collect() == []
 
 
-def test_an_average_of_maxima_and_a_top_without_rank(spark: SparkSession, store: Store) -> None:
-    names = ("r_average_of_maxima", "r_top_without_rank")
+def test_an_average_of_maxima_arrays_and_a_top_without_rank(spark: SparkSession, store: Store) -> None:
+    names = ("r_average_of_maxima", "r_top_without_rank", "r_of_arrays")
     check(spark, store, {name: QUERIES[name] for name in names}, runs=2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -45,6 +46,41 @@ def test_an_average_is_rounded_as_spark_and_flink_round():
     processor.init(OneValue())  # type: ignore[arg-type]
     values = [Row("__a0", OP)(value, "+I") for value in [Decimal("0.01"), *[Decimal(0)] * 31]]
     assert emitted(processor, ("k",), values) == [("k", Decimal("0.000313"), "+I", 1)]  # of 0.0003125
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_arrays_and_rows_are_values_of_aggregates(changes):
+    """As Spark compares them: NULL first, NaN last."""
+    folds = Aggregate(Fold.COUNT, distinct=True), Aggregate(Fold.MIN), Aggregate(Fold.MAX)
+    output = StructType([StructField(f"__r{at}", LongType()) for at in range(3)])  # the types are not used
+    processor = GroupChanges(Grouping(0, folds), output, changes=changes, ttl_ms=None)
+    processor.init(OneValue())  # type: ignore[arg-type]
+    part = Row("n", "tags")
+    nan = math.nan
+    values = [[part(nan, ["x"])], [part(1.0, ["a", None])], [part(1.0, None)], [part(1.0, ["a", None])], []]
+    rows = [Row("__a0", "__a1", "__a2", OP)(value, value, value, "+I") for value in values]
+    assert emitted(processor, (), rows) == [(4, [], [part(nan, ["x"])], "+I", 1)]
+    if changes:
+        gone = [Row("__a0", "__a1", "__a2", OP)(values[at], values[at], values[at], "-D") for at in (0, 3, 4)]
+        emitted_last = emitted(processor, (), gone)
+        assert emitted_last[-1] == (2, [part(1.0, None)], [part(1.0, ["a", None])], "+U", 1)
+        assert [type(value) for value in emitted_last[-1][1:3]] == [list, list]
+        assert type(emitted_last[-1][2][0][1]) is list
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_rows_in_arrays_and_maps_are_values_of_aggregates(changes):
+    """Workers get them as dicts. A map has no order."""
+    output = StructType([StructField("__r0", LongType()), StructField("__r1", LongType())])
+    folds = Aggregate(Fold.COUNT, distinct=True), Aggregate(Fold.MAX)
+    processor = GroupChanges(Grouping(0, folds), output, changes=changes, ttl_ms=None)
+    processor.init(OneValue())  # type: ignore[arg-type]
+    maps = {"x": [1], "y": None}, {"y": None, "x": [1]}, {"x": [1], "y": [None]}
+    rows = [{"n": 2, "a": [1, 2]}, {"n": 2, "a": [3]}, {"n": 1, "a": [4]}]
+    values = [
+        Row("__a0", "__a1", OP)(*pair, "+I") for pair in zip(maps, ([row] for row in rows), strict=True)
+    ]
+    assert emitted(processor, (), values) == [(2, [{"n": 2, "a": [3]}], "+I", 1)]
 
 
 def test_a_group_emits_its_change_and_is_forgotten_with_its_last_row():

@@ -13,6 +13,19 @@ from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Grouping
 __all__ = ["Group", "identity", "order", "same"]
 
 
+class _Array(tuple[Any, ...]):
+    """An array as a key of a dict. States have the names of this class and the next."""
+
+    __slots__ = ()
+
+
+class _Fields(dict[Any, Any]):
+    """A map, or a row within an array, as a key of a dict."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
 @dataclass(slots=True)
 class _Kept:
     """What an aggregate keeps.
@@ -83,8 +96,31 @@ class Group:
 
 
 def same(value: Any) -> Any:
-    """Return one value for all that are equal in SQL: a dict finds NaN only by its identity."""
-    return math.nan if isinstance(value, float) and math.isnan(value) else value
+    """Return one key of a dict for all values that are equal in SQL: a dict finds NaN by its identity."""
+    match value:
+        case float() if math.isnan(value):
+            return math.nan
+        case bytearray():
+            return bytes(value)
+        case list() | _Array():
+            return _Array(map(same, value))
+        case tuple():
+            return tuple(map(same, value))
+        case dict():
+            return _Fields({same(key): same(each) for key, each in value.items()})
+    return value
+
+
+def _value(key: Any) -> Any:
+    """Return the value of a key that `same` made."""
+    match key:
+        case _Array():
+            return list(map(_value, key))
+        case tuple():
+            return tuple(map(_value, key))
+        case _Fields():
+            return {_value(name): _value(each) for name, each in key.items()}
+    return key
 
 
 def identity(value: Any) -> str:
@@ -101,7 +137,10 @@ def _unordered(value: Any) -> Any:
 
 
 def order(value: Any) -> tuple[bool, Any]:
-    """Return what a value is compared by: NaN is above all others, as in Spark."""
+    """Return what a value is compared by, as in Spark: NaN is above all others, and NULL in values below."""
+    if isinstance(value, list | tuple | dict):
+        parts = value.values() if isinstance(value, dict) else value
+        return False, [(each is not None, None if each is None else order(each)) for each in parts]
     return (True, 0) if isinstance(value, float) and math.isnan(value) else (False, value)
 
 
@@ -147,7 +186,7 @@ def _result(aggregate: Aggregate, kept: _Kept, *, changes: bool) -> Any:
         if not changes:
             return kept.best
         there = [value for value, count in kept.values.items() if count > 0]
-        return (max if aggregate.fold is Fold.MAX else min)(there, default=None, key=order)
+        return _value((max if aggregate.fold is Fold.MAX else min)(there, default=None, key=order))
     if aggregate.fold is Fold.ANY_VALUE or not kept.count:
         return None
     endless = [value for value, count in kept.values.items() if count > 0 and not _is_finite(value)]
