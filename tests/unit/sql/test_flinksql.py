@@ -88,6 +88,12 @@ def test_full_joins_of_streams_compare_no_nulls():
     assert "NOT (b.x + 1) IS NULL" in found
     assert "IS NULL" not in made(join.format("LEFT")).text
     assert "IS NULL" not in made(join.format("FULL"), auction=Relation()).text
+    named = "SELECT id FROM bid AS b FULL JOIN auction AS a USING (id, t)"
+    for text in (named, "SELECT id FROM bid AS b NATURAL FULL JOIN auction AS a"):
+        with pytest.raises(SqlError, match=r"line 1, column .*: a FULL JOIN of streams needs ON"):
+            made(text)
+    assert made(named, auction=Relation()).text == named
+    assert "USING" in made(named.replace("FULL", "LEFT")).text
 
 
 def test_a_window_table_function_carries_its_window_to_the_group():

@@ -205,7 +205,7 @@ class Translator:
         if self._state.always and joins_changes(select, sources):
             step, sources = join_step(select, sources, self._state.name(), self._query)
             self.steps.append(step)
-        self.changed |= keep_nulls_apart(select, sources)
+        self.changed |= keep_nulls_apart(select, sources, self._query)
         return sources
 
     def _with_state(self, select: exp.Select, sources: _Known) -> Relation | None:
