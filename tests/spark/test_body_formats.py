@@ -185,6 +185,24 @@ def test_a_number_beyond_the_last_time_is_a_bad_record(messages):
     ]
 
 
+def test_a_date_of_digits_is_no_number_of_days(messages):
+    """Spark's parser reads those of its first releases: 20260101 was in the year 57440."""
+    schema = "day DATE, s STRUCT<days: ARRAY<DATE>>, at TIMESTAMP"
+    df = messages(
+        b'{"day": "20260101"}',
+        b'{"s": {"days": ["2026-01-01", "20260101"]}}',
+        b'{"day": "2026-01-31", "at": "2026-01-31T08:00:00.5+01:00"}',
+        b'{"day": "2026-01-31", "at": "2026-01-31 07:00:00.5Z"}',
+    )
+    found = from_rocketmq(df, schema=schema, badRecords="drop")
+    assert (
+        found.selectExpr("CAST(day AS STRING)", "unix_millis(at)").collect()
+        == [("2026-01-31", 1_769_842_800_500)] * 2
+    )
+    kept = from_rocketmq(df.limit(1), schema=schema, enableDateTimeParsingFallback="true")
+    assert kept.selectExpr("year(day)").collect() == [(57440,)]
+
+
 @pytest.mark.timeout(120)
 def test_numbers_within_rows_arrays_and_maps_are_checked_as_those_of_columns(messages):
     kinds = {

@@ -29,7 +29,7 @@ from pyspark_rocketmq.spark.bodies.csv_rows import (
 )
 from pyspark_rocketmq.spark.bodies.json_numbers import without_wild_numbers
 from pyspark_rocketmq.spark.bodies.texts import decode_text, delimiter_pattern, join_fields
-from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, NO_OLD_TIMES, add_defaults
 
 __all__ = [
     "AT",
@@ -187,17 +187,15 @@ class Format:
         if is_csv:
             row = F.from_csv(without_line_end(body, self.settings), schema, reading_settings(settings))
         else:
-            row = F.from_json(without_wild_numbers(body, StructType.fromDDL(schema)), schema, settings)
+            known = without_wild_numbers(body, StructType.fromDDL(schema))
+            row = F.from_json(known, schema, add_defaults(NO_OLD_TIMES, settings))
         return self._of_struct(rows, row, lambda parsed: ~F.is_valid_utf8(body) | self._is_bad_text(parsed))
 
     def _is_bad_text(self, parsed: Column) -> Column:
         corrupt = parsed[_CORRUPT].isNotNull()
         if self.fit is Fit.FIELDS:
-            wrong = (
-                has_bad_values(parsed, self._kinds, self.settings)
-                if self.kind is BodyFormat.CSV
-                else F.lit(False)
-            )
+            is_csv = self.kind is BodyFormat.CSV
+            wrong = has_bad_values(parsed, self._kinds, self.settings) if is_csv else F.lit(False)
             return parsed.isNull() | corrupt | wrong
         if self.kind is BodyFormat.CSV:
             return parsed.isNull()

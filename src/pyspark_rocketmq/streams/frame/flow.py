@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.bodies.json_numbers import without_wild_numbers
+from pyspark_rocketmq.spark.bodies.times import NO_OLD_TIMES
 from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, BODY, ERROR, TAG, TIME, VALUE, WINDOW
@@ -354,7 +355,8 @@ def _parse_json(fields: list[StructField]) -> Column:
     """Return the fields of the record's text, and the text itself if it is no JSON object."""
     schema = StructType([*fields, StructField(_CORRUPT, StringType())])
     text = F.coalesce(without_wild_numbers(F.col(VALUE), schema), F.lit("{"))  # which is malformed
-    return F.from_json(text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT})
+    settings = {**NO_OLD_TIMES, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    return F.from_json(text, schema, settings)
 
 
 def _is_malformed() -> Column:
