@@ -31,10 +31,7 @@ def is_held(file) -> bool:
 
 
 def test_a_driver_waits_for_the_one_before(spark, tmp_path, caplog):
-    place, clock = str(tmp_path / "job"), FakeClock()
-    with driver_lock(spark, place, clock):
-        pass
-    file = tmp_path / "job" / "driver.lock"
+    place, clock, file = str(tmp_path), FakeClock(), tmp_path / "driver.lock"
     with subprocess.Popen([sys.executable, "-c", HOLD, str(file)], stdin=-1, stdout=-1, text=True) as before:
         before.stdout.readline()
         with pytest.raises(RocketMQError, match="did not end within 30 s"), driver_lock(spark, place, clock):

@@ -12,7 +12,6 @@ from typing import Final, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import BadRecords, BodyFormat, FieldCount, TableOptions
@@ -27,9 +26,9 @@ from pyspark_rocketmq.spark.bodies.csv_rows import (
     without_line_end,
     write_csv,
 )
-from pyspark_rocketmq.spark.bodies.json_numbers import without_wild_numbers
+from pyspark_rocketmq.spark.bodies.json_numbers import parse_json
 from pyspark_rocketmq.spark.bodies.texts import decode_text, delimiter_pattern, join_fields
-from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, NO_OLD_TIMES, add_defaults
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
 
 __all__ = [
     "AT",
@@ -187,8 +186,7 @@ class Format:
         if is_csv:
             row = F.from_csv(without_line_end(body, self.settings), schema, reading_settings(settings))
         else:
-            known = without_wild_numbers(body, StructType.fromDDL(schema))
-            row = F.from_json(known, schema, add_defaults(NO_OLD_TIMES, settings))
+            row = parse_json(body, schema, settings)
         return self._of_struct(rows, row, lambda parsed: ~F.is_valid_utf8(body) | self._is_bad_text(parsed))
 
     def _is_bad_text(self, parsed: Column) -> Column:
@@ -239,13 +237,14 @@ class Format:
         # Spark would push conditions on the columns below a plain projection, and parse each body twice.
         parsed = rows.withColumn(_FIELDS, F.explode(F.array(row)))
         fields = F.col(_FIELDS)
-        columns = [fields.getField(column.name) for column in self.columns]
         bad = is_bad(fields)
         if self.kind in {BodyFormat.AVRO, BodyFormat.PROTOBUF}:
             columns, lost = convert_fields(parsed, fields, self._kinds)
             bad = bad | lost
         elif self.kind is BodyFormat.CSV:
             columns = read_csv_values(fields, self._kinds, self.settings)
+        else:
+            columns = [fields.getField(column.name) for column in self.columns]
         return Decoded(parsed, tuple(columns), self._bad(columns, F.col(BODY).isNotNull() & bad))
 
     def _decode_lines(self, rows: DataFrame) -> Decoded:

@@ -6,13 +6,16 @@ import contextlib
 import os
 import urllib.parse
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
-__all__ = ["file_system", "local_folder", "write_durably"]
+from pyspark_rocketmq.errors import RocketMQError
+
+__all__ = ["file_errors", "file_system", "local_folder", "write_durably"]
 
 
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
@@ -40,6 +43,21 @@ def local_folder(where: str | Path) -> Path | None:
     if text.startswith("file:"):
         return Path("/" + text.removeprefix("file:").lstrip("/"))
     return None if "://" in text else Path(text)
+
+
+@contextlib.contextmanager
+def file_errors(told: str, **facts: Any) -> Iterator[None]:
+    """Turn the errors of files into errors that say what was to be done where.
+
+    Raises
+    ------
+    RocketMQError
+        A file or folder cannot be read or written.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise RocketMQError(f"{told}: {error}", **facts) from error
 
 
 def write_durably(

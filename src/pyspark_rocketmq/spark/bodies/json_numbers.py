@@ -1,4 +1,4 @@
-"""Numbers in JSON that Spark's parser must not get for their columns."""
+"""JSON as it is: without the numbers that Spark's parser must not get for their columns."""
 
 # Facts (Spark 4.0 to 4.3, JacksonParser): the number of a DECIMAL is written out before it is compared with
 # the type, which takes 17 s for 1e10000000, and hours for larger exponents. The whole number of a TIMESTAMP
@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -27,8 +27,9 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.spark.bodies.texts import delimiter_pattern
+from pyspark_rocketmq.spark.bodies.times import NO_OLD_TIMES, add_defaults
 
-__all__ = ["without_wild_numbers"]
+__all__ = ["parse_json"]
 
 _EXPONENT: Final = "[eE][-+]?0*[1-9][0-9]{4,}"
 _WILD_DECIMAL: Final = f"[-+0-9.]+{_EXPONENT}"
@@ -37,16 +38,29 @@ _LONG_SECONDS: Final = "-?[0-9]{13,}"
 _LAST_SECOND: Final = (2**63 - 1) // 1_000_000
 
 
-def without_wild_numbers(body: Column, schema: DataType) -> Column:
-    """Return a body, or NULL if a DECIMAL or TIMESTAMP in it has a number far out of its range.
+def parse_json(
+    body: Column, schema: StructType | str, settings: Mapping[str, str], *, wild: str | None = None
+) -> Column:
+    """Return the fields of a text as Spark reads them, without times and numbers that it makes up.
 
     Parameters
     ----------
     body : Column
-        A text.
-    schema : StructType
-        As which the body is parsed.
+    schema : StructType or str
+    settings : mapping of str to str
+        Of Spark's parser.
+    wild : str, optional
+        What is parsed in place of a text in which a DECIMAL or TIMESTAMP has a number far out of its range.
+        The result is NULL without it.
     """
+    kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    known = _without_wild_numbers(body, kind)
+    text = known if wild is None else F.coalesce(known, F.lit(wild))
+    return F.from_json(text, schema, add_defaults(NO_OLD_TIMES, settings))
+
+
+def _without_wild_numbers(body: Column, schema: DataType) -> Column:
+    """Return a body, or NULL if a DECIMAL or TIMESTAMP in it has a number far out of its range."""
     numbers = _numbers(schema)
     if not isinstance(numbers, StructType):
         return body

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -16,13 +15,13 @@ from pyarrow import fs
 from pyspark_rocketmq.client.send.message_encoding import Outgoing, encode_one
 from pyspark_rocketmq.client.send.producer import Producer
 from pyspark_rocketmq.client.send.send_pipeline import SendOutcome, SendPipeline
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import OutgoingMessage
 from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.record.compress import decompress
 from pyspark_rocketmq.record.encode.outgoing_rows import MessageColumns
 from pyspark_rocketmq.record.properties import decode_properties
-from pyspark_rocketmq.spark.filesystem import file_system
+from pyspark_rocketmq.spark.filesystem import file_errors, file_system
 
 __all__ = ["PROPERTY_CAUSE", "PROPERTY_TOPIC", "DeadLetter", "DeadLetters"]
 
@@ -193,16 +192,11 @@ class DeadLetters:
             self._file.writer.write_table(pa.Table.from_pylist(rows, _SCHEMA))
         self._waiting.clear()
 
-    @contextlib.contextmanager
-    def _explain(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, pa.ArrowException) as error:
-            raise RocketMQError(
-                f"the folder of dead letters cannot be written: {error}",
-                option="deadLetterPath",
-                folder=self._options.dead_letter_path,
-            ) from error
+    def _explain(self) -> contextlib.AbstractContextManager[None]:
+        folder = self._options.dead_letter_path
+        return file_errors(
+            "the folder of dead letters cannot be written", option="deadLetterPath", folder=folder
+        )
 
     def _message(self, letter: DeadLetter, topic: str) -> OutgoingMessage:
         limit = self._options.max_message_bytes

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +28,7 @@ from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.send.half_messages import HALF_SCHEMA
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
-from pyspark_rocketmq.spark.filesystem import file_system, write_durably
+from pyspark_rocketmq.spark.filesystem import file_errors, file_system, write_durably
 
 __all__ = ["Decision", "TransactionLog", "TransactionName", "require_checkpoint"]
 
@@ -210,14 +210,8 @@ class TransactionLog:
 
     # --- files ---
 
-    @contextlib.contextmanager
-    def _explain(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, pa.ArrowException) as error:
-            raise RocketMQError(
-                f"the folder of transactions cannot be read or written: {error}", folder=self.folder
-            ) from error
+    def _explain(self) -> contextlib.AbstractContextManager[None]:
+        return file_errors("the folder of transactions cannot be read or written", folder=self.folder)
 
     def _list(self, folder: str) -> list[fs.FileInfo]:
         with self._explain():

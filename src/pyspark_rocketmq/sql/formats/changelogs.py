@@ -21,11 +21,10 @@ from typing import Final, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.options import Changelog
-from pyspark_rocketmq.spark.bodies.json_numbers import without_wild_numbers
-from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, NO_OLD_TIMES, add_defaults
+from pyspark_rocketmq.spark.bodies.json_numbers import parse_json
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
 from pyspark_rocketmq.spark.body_formats import BODY, BodyColumn, Decoded, Fit, quote
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WITHOUT_OLD_ROW
 from pyspark_rocketmq.sql.formats.flink_options import FormatSettings
@@ -160,11 +159,8 @@ def _value(text: Column, column: BodyColumn, lenient: bool) -> Column:
         return F.try_to_binary(text, F.lit("base64"))
     if column.type.startswith(_NESTED):
         wrapped = F.concat(F.lit('{"value":'), text, F.lit("}"))
-        schema, settings = (
-            f"value {column.type}, {_CORRUPT} STRING",
-            {**NO_OLD_TIMES, "columnNameOfCorruptRecord": _CORRUPT},
-        )
-        found = F.from_json(without_wild_numbers(wrapped, StructType.fromDDL(schema)), schema, settings)
+        schema, settings = f"value {column.type}, {_CORRUPT} STRING", {"columnNameOfCorruptRecord": _CORRUPT}
+        found = parse_json(wrapped, schema, settings)
         value = found.getField("value")
         return value if lenient else F.when(found.getField(_CORRUPT).isNull(), value)
     if column.type.startswith(_TIMES):

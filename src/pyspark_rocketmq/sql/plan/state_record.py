@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.utils import is_remote
 
-from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.spark.filesystem import file_system, local_folder, write_durably
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.spark.filesystem import file_errors, file_system, local_folder, write_durably
 
 __all__ = ["describe_rows", "keeping_state_record"]
 
@@ -50,10 +49,8 @@ def keeping_state_record(checkpoint: str, query: str, state: Sequence[str]) -> I
         _compare(json.loads(before), state, query, checkpoint)
     yield
     if folder.is_dir():  # or it is on Hadoop's default file system
-        try:
+        with file_errors("the checkpoint cannot be written", file=file):
             write_durably(*file_system(file.as_posix()), lambda out: out.write(now.encode()))
-        except (OSError, pa.ArrowException) as error:
-            raise RocketMQError(f"the checkpoint cannot be written: {error}", file=file) from error
 
 
 def _compare(before: Mapping[str, Any], state: Sequence[str], query: str, checkpoint: str) -> None:

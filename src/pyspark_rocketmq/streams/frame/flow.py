@@ -22,8 +22,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketmq.errors import PlanError
-from pyspark_rocketmq.spark.bodies.json_numbers import without_wild_numbers
-from pyspark_rocketmq.spark.bodies.times import NO_OLD_TIMES
+from pyspark_rocketmq.spark.bodies.json_numbers import parse_json
 from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, BODY, ERROR, TAG, TIME, VALUE, WINDOW
@@ -354,9 +353,8 @@ def parse_schema(schema: Schema, step: Node) -> StructType:
 def _parse_json(fields: list[StructField]) -> Column:
     """Return the fields of the record's text, and the text itself if it is no JSON object."""
     schema = StructType([*fields, StructField(_CORRUPT, StringType())])
-    text = F.coalesce(without_wild_numbers(F.col(VALUE), schema), F.lit("{"))  # which is malformed
-    settings = {**NO_OLD_TIMES, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return F.from_json(text, schema, settings)
+    settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    return parse_json(F.col(VALUE), schema, settings, wild="{")  # which is malformed
 
 
 def _is_malformed() -> Column:

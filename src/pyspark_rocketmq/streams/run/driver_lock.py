@@ -32,7 +32,7 @@ _POLL_S: Final = 0.1
 def driver_lock(spark: SparkSession, checkpoint: str, clock: Clock) -> Iterator[None]:
     """Hold a lock in the session's JVM, after that of an earlier run has ended: two would write one batch.
 
-    Only on local file systems with locks. The caller holds the job's lock.
+    Only on local file systems with locks. The caller holds the job's lock, which is in the same folder.
 
     Raises
     ------
@@ -43,7 +43,6 @@ def driver_lock(spark: SparkSession, checkpoint: str, clock: Clock) -> Iterator[
     if folder is None or is_remote():
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way
     file = jvm.java.io.RandomAccessFile(str(folder / _FILE), "rw")
     try:

@@ -1,8 +1,7 @@
-"""Full joins of streams, whose keys may be NULL.
+"""Full joins of streams, whose keys may be NULL."""
 
 # Facts (Spark 4.3, seen): a FULL JOIN of streams takes NULL for equal to NULL: its state is looked up by the
-bytes of the key. The optimizer adds ``IS NOT NULL`` to inner, left and right joins only.
-"""
+# bytes of the key. The optimizer adds IS NOT NULL to inner, left and right joins only.
 
 from __future__ import annotations
 
