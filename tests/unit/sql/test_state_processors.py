@@ -163,6 +163,26 @@ def test_a_join_takes_back_no_pairs_of_rows_that_were_forgotten():
     ]
 
 
+@pytest.mark.parametrize("ttl_ms", [5, None])
+def test_an_outer_join_takes_back_rows_whose_key_is_null(ttl_ms: int | None):
+    """They have no state that could be forgotten."""
+    names = ("__0f0", "__1f0", "__has_left", "__has_right")
+    output = StructType([StructField(name, LongType()) for name in names])
+    processor = JoinChanges((["__0f0"], ["__1f0"]), (True, False), output, ttl_ms=ttl_ms)
+    state = OneValue()
+    processor.init(state)  # type: ignore[arg-type]
+    row = Row("__0f0", "__1f0", SIDE, OP)
+    assert emitted(processor, (None,), [row(1, None, 0, "+I")]) == [(1, None, True, False, "+I", 0)]
+    changed = [row(1, None, 0, "-U"), row(2, None, 0, "+U")]
+    assert emitted(processor, (None,), changed) == [
+        (1, None, True, False, "-D", 0),
+        (2, None, True, False, "+I", 1),
+    ]
+    assert emitted(processor, (None,), [row(2, None, 0, "-D")]) == [(2, None, True, False, "-D", 0)]
+    assert emitted(processor, (None,), [row(None, 5, 1, "+I"), row(None, 5, 1, "-D")]) == []
+    assert state.value is None
+
+
 @pytest.mark.parametrize(("ttl_ms", "again"), [(5, True), (None, False)])
 def test_pairs_whose_row_comes_again_are_renewed_for_those_that_keep_them(ttl_ms: int | None, again: bool):
     names = ("__0f0", "__1f0", "__has_left", "__has_right")

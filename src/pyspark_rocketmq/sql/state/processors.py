@@ -209,12 +209,14 @@ class JoinChanges(_Keeper):
         """Join a batch's rows of a key, and emit the changes, and which sides have a row."""
         del timerValues
         renews, packed = self._ttl_ms is not None, self.load()
-        joined = Joined(self._outer, matches=None not in tuple(key), renews=renews)
+        matches = None not in tuple(key)
+        joined = Joined(self._outer, matches=matches, renews=renews)
         if packed is not None:
             joined.unpack(packed)
+        given = self.known(rows, packed) if matches else rows  # without a state nothing is forgotten
         changes = [
             (row[SIDE], self.sign(row), tuple(plain(row[name]) for name in self._columns[row[SIDE]]))
-            for row in self.known(rows, packed)
+            for row in given
         ]
         nothing = tuple((None,) * len(columns) for columns in self._columns)
         found = list(joined.change(changes))
