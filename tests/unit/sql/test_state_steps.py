@@ -63,6 +63,18 @@ def test_an_aggregate_is_computed_once_with_its_filter_and_distinct():
     assert "CASE WHEN n > 1 THEN 1 END AS __a3" in step.text
 
 
+@pytest.mark.parametrize("first", ["CONCAT(K, 'a')", "concat(`k`, 'a')"])
+def test_groups_that_differ_in_the_case_of_a_text_are_two(first):
+    found = made(
+        f"SELECT {first}, CONCAT(k, 'A'), COUNT(*) AS n FROM bid "
+        "GROUP BY concat(k, 'a'), CONCAT(k, 'A') HAVING COUNT(*) < 9"
+    )
+    assert found.text == (
+        f"SELECT __k0 AS `EXPR$0`, __k1 AS `EXPR$1`, __r0 AS n, __change FROM {found.steps[0].name} "
+        "WHERE (__r0 < 9)"
+    )
+
+
 @pytest.mark.parametrize(
     ("query", "operations"),
     [

@@ -154,7 +154,16 @@ def _same(one: exp.Expression, other: exp.Expression, sources: Collection[str]) 
         tables = {column.table.lower() for column in (one, other)}
         is_named = len(tables) < 2 or (len(tables - {""}) < 2 and tables - {""} <= set(sources))
         return one.name.lower() == other.name.lower() and is_named
-    return one.sql(dialect="spark").lower() == other.sql(dialect="spark").lower()
+    return _text(one) == _text(other)
+
+
+def _text(part: exp.Expression) -> str:
+    """Return a part as text. Names have no case, texts have."""
+    copied = part.copy()
+    for name in copied.find_all(exp.Identifier):
+        name.set("this", name.name.lower())
+        name.set("quoted", False)
+    return copied.sql(dialect="spark", comments=False)
 
 
 def _require_grouped(part: exp.Expression, query: Query) -> None:
