@@ -87,6 +87,10 @@ QUERIES = {
           (SELECT auction, MIN(kind) AS kind FROM auctions GROUP BY auction) AS a
           JOIN per_id AS c ON c.id = a.auction AND c.best > 1""",
     ),
+    "r_counts_with_a_name": (
+        "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED",
+        "SELECT c.id, name FROM per_id AS c JOIN names ON names.number = c.n",
+    ),
     "r_left_join_of_counts": (
         "id BIGINT, kinds BIGINT, PRIMARY KEY (id) NOT ENFORCED",
         """SELECT c.id, k.kinds FROM per_id AS c LEFT JOIN
@@ -121,6 +125,7 @@ QUERIES = {
 VIEW = (
     "CREATE VIEW per_id AS SELECT id, COUNT(*) AS n, MAX(price) AS best, SUM(fee) AS fees FROM bids "
     "GROUP BY id;\n"
+    "CREATE VIEW names AS SELECT 1 AS number, 'one' AS name UNION ALL SELECT 3, 'three';\n"
 )
 
 
@@ -199,8 +204,10 @@ def check(spark: SparkSession, store: Store, queries: dict[str, tuple[str, str]]
     assert spark.sql("SHOW VIEWS LIKE '__state*'").collect() == []
 
 
-def test_an_average_of_maxima_arrays_and_a_top_without_rank(spark: SparkSession, store: Store) -> None:
-    names = ("r_average_of_maxima", "r_top_without_rank", "r_of_arrays")
+def test_an_average_of_maxima_arrays_a_top_without_rank_and_a_join_with_a_table(
+    spark: SparkSession, store: Store
+) -> None:
+    names = ("r_average_of_maxima", "r_top_without_rank", "r_of_arrays", "r_counts_with_a_name")
     check(spark, store, {name: QUERIES[name] for name in names}, runs=2)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from pyspark_rocketmq.sql.flinksql.operators.forms import called, comparisons_of
+from pyspark_rocketmq.sql.flinksql.operators.forms import called, comparisons_of, conditions_of
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,
@@ -86,9 +86,35 @@ def needs_state(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
         )
     if any(rows.ranks > 1 for rows in changing.values()) and not shown_rank(select, sources):
         return True
+    if changing and any(_loses_rows(join, changing) for join in select.args.get("joins") or []):
+        return True
     where = select.args.get("where")
     ranks = {rows.rank for rows in changing.values() if rows.rank}
     return bool(changing) and where is not None and not _is_of_ranks(where.this, ranks)
+
+
+def _loses_rows(join: exp.Join, changing: Mapping[str, Relation]) -> bool:
+    """Whether a join with a table may drop a row that replaces one that it has kept.
+
+    A column without its table, compared with values that both rows have, is of the other table.
+    """
+    if join.side and join.kind not in {"SEMI", "ANTI"}:
+        return False
+    fixed = frozenset[str]().union(*(rows.fixed for rows in changing.values()))
+    if join.method or any(name.name.lower() not in fixed for name in join.args.get("using") or []):
+        return True
+    on = join.args.get("on")
+    for part in () if on is None else conditions_of(on):
+        sides = (part.left, part.right) if isinstance(part, exp.EQ) else (part,)
+        own = [
+            [column for column in side.find_all(exp.Column) if column.table.lower() in {"", *changing}]
+            for side in sides
+        ]
+        moving = [[column for column in columns if column.name.lower() not in fixed] for columns in own]
+        by_key = any(columns and not others for columns, others in zip(own, moving, strict=True))
+        if any(not by_key or column.table for columns in moving for column in columns):
+            return True
+    return False
 
 
 def is_of_database(rows: Relation) -> bool:
