@@ -172,6 +172,28 @@ def test_a_group_window_of_the_time_of_processing_has_changes(kind):
     assert not translated("SELECT COUNT(*) FROM bid GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)").rows.changes
 
 
+@pytest.mark.parametrize("time", ["pt", "ts"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id FROM bid GROUP BY TUMBLE({}, {}), id HAVING {{}}",
+        """SELECT id FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR({}), {})) GROUP BY window_start, window_end, id
+        HAVING {{}}""",
+    ],
+)
+def test_a_result_of_a_window_of_the_time_of_processing_does_not_stop_meeting_having(query, time):
+    """Until its window ends, each micro-batch writes it again, and nothing takes it back."""
+    query = query.format(time, "INTERVAL '1' MINUTE")
+    for condition in ("COUNT(*) > 3 AND id < 9", "(2 <= MAX(id))", "COUNT(DISTINCT id) > 1"):
+        assert translated(query.format(condition)).rows.changes is (time == "pt")
+    for condition in ("COUNT(*) < 3", "id > 3 AND MIN(id) > 2"):
+        if time == "ts":
+            assert not translated(query.format(condition)).rows.changes
+        else:
+            with pytest.raises(SqlError, match="one that stops meeting HAVING would stay"):
+                translated(query.format(condition))
+
+
 @pytest.mark.parametrize(
     ("text", "place", "reason"),
     [

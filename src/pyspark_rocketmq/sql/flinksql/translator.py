@@ -46,16 +46,12 @@ from pyspark_rocketmq.sql.flinksql.state.needs import (
     groups_by_window,
     is_of_database,
     needs_state,
+    require_final_groups,
     shown_rank,
 )
 from pyspark_rocketmq.sql.flinksql.state.overs import over_calls, over_step, refuse_over
 from pyspark_rocketmq.sql.flinksql.state.replaced import fixed_of_ranks, fixed_outputs, fixed_union
-from pyspark_rocketmq.sql.flinksql.state.rewrite import (
-    distinct_step,
-    group_by_all,
-    group_step,
-    rank_step,
-)
+from pyspark_rocketmq.sql.flinksql.state.rewrite import distinct_step, group_by_all, group_step, rank_step
 from pyspark_rocketmq.sql.flinksql.state.temporal import version_step, versioned_joins
 from pyspark_rocketmq.sql.flinksql.unnest import nested_outputs, unnest
 from pyspark_rocketmq.sql.flinksql.versions import (
@@ -171,8 +167,7 @@ class Translator:
         if stream and aggregated:
             distinct_aggregates(select, self._query)
         by_any = by_window or by_spark_window(select, sources)
-        changes = has_changes(select, sources, self._query, aggregated=aggregated, by_window=by_any)
-        changes |= of_now
+        changes = of_now | has_changes(select, sources, self._query, aggregated=aggregated, by_window=by_any)
         window: dict[str, str] = {}
         if by_window if aggregated else any(rows.window for rows in sources.values()):
             window = {"": "", **window_outputs(select, sources), **(grouped or {})}
@@ -210,7 +205,11 @@ class Translator:
 
     def _with_state(self, select: exp.Select, sources: _Known) -> Relation | None:
         """Make a query that takes back rows read a step with state; None if it needs none."""
-        if not any(rows.stream for rows in sources.values()) or groups_by_window(select, sources):
+        if not any(rows.stream for rows in sources.values()):
+            return None
+        if groups_by_window(select, sources):
+            if self._state.allowed:
+                require_final_groups(select, sources, self._query)
             return None
         if any(map(is_of_database, sources.values())):
             return None

@@ -9,14 +9,18 @@ from typing import Final
 
 from sqlglot import exp
 
+from pyspark_rocketmq.sql.flinksql.functions import AGGREGATES
+from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.operators.forms import called, comparisons_of, conditions_of
 from pyspark_rocketmq.sql.flinksql.relations import Relation
 from pyspark_rocketmq.sql.flinksql.selects import (
     by_spark_window,
+    groups_by_processing_time,
     is_aggregation,
     keys_of_all_rows,
     window_part,
 )
+from pyspark_rocketmq.sql.statements import Query
 
 __all__ = [
     "NeedsStateError",
@@ -24,6 +28,7 @@ __all__ = [
     "drops_keys",
     "groups_by_window",
     "needs_state",
+    "require_final_groups",
     "shown_rank",
     "shows_rank",
 ]
@@ -68,6 +73,27 @@ def groups_by_window(select: exp.Select, sources: Mapping[str, Relation]) -> boo
     return by_spark_window(select, sources) or any(
         called(key) in _WINDOWS or window_part(key, sources) for key in keys
     )
+
+
+def require_final_groups(select: exp.Select, sources: Mapping[str, Relation], query: Query) -> None:
+    """Check that the groups of a window of the time of processing do not stop meeting their HAVING.
+
+    Raises
+    ------
+    SqlError
+    """
+    having = select.args.get("having")
+    if having is None or not (
+        groups_by_processing_time(select, sources) or any(rows.changes for rows in sources.values())
+    ):
+        return
+    for part in conditions_of(having.this):
+        if _is_monotone(part) or not any(called(call) in AGGREGATES for call in part.find_all(exp.Anonymous)):
+            continue
+        position_of(query, having.this).fail(
+            "the results of a window of PROCTIME() change until it ends, and one that stops meeting HAVING "
+            "would stay: use a window of event time, or HAVING COUNT(…) > a number or MAX(…) > a number"
+        )
 
 
 def needs_state(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
