@@ -247,6 +247,39 @@ def test_of_rows_with_equal_times_the_first_and_the_last_one_are_those_that_came
         assert found == {name: ["a" if name == "e_first" else kinds[-1]] for name in queries}
 
 
+def test_aggregates_of_many_groups_have_the_rows_in_the_order_in_which_they_came(
+    spark: SparkSession, store: Store
+) -> None:
+    """Spark takes another way for more than 128 groups of a task."""
+    values = "id BIGINT, first BIGINT, last BIGINT, every STRING"
+    items = "id, FIRST_VALUE(n), LAST_VALUE(n), LISTAGG(CAST(n AS STRING))"
+    windows = "TABLE(TUMBLE(TABLE seen, DESCRIPTOR(at), INTERVAL '1' MINUTE))"
+    job = (
+        "CREATE TABLE seen (id BIGINT, n BIGINT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ("
+        f"'connector' = 'filesystem', 'format' = 'json', 'path' = '{store.folder / 'seen'}');\n"
+        + store.target("of_all", f"{values}, PRIMARY KEY (id) NOT ENFORCED")
+        + store.target("of_window", values)
+        + f"INSERT INTO of_all SELECT {items} FROM seen GROUP BY id;\n"
+        + f"INSERT INTO of_window SELECT {items} FROM {windows} GROUP BY window_start, window_end, id;\n"
+    )
+    (store.folder / "seen").mkdir()
+    came: dict[int, list[int]] = {}
+    numbers = iter(range(3_000))
+    for run in range(2):
+        places = [(number * 7919 % 300, number) for _, number in zip(range(1_500), numbers, strict=False)]
+        for key, number in places:
+            came.setdefault(key, []).append(number)
+        rows = [{"id": key, "n": number, "at": "2026-01-31T08:00:00Z"} for key, number in places]
+        if run:
+            rows.append({"id": 300, "n": 0, "at": "2026-01-31T09:00:00Z"})
+            came[300] = [0]
+        (store.folder / "seen" / f"{run}.json").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        run_once(spark, store, job)
+    wanted = as_texts([(key, each[0], each[-1], ",".join(map(str, each))) for key, each in came.items()])
+    assert store.rows("of_all") == wanted
+    assert store.rows("of_window") == [row for row in wanted if row[0] != "300"]
+
+
 def test_sets_of_groups_in_a_window_are_final_once(spark: SparkSession, store: Store) -> None:
     rows = [("00:10", "a"), ("00:20", "b"), ("00:30", "a"), ("01:10", "b"), ("30:00", "z")]
     (store.folder / "timed").mkdir()

@@ -16,7 +16,7 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import JobOptions, OutputMode, RuntimeMode, SqlDialect
 from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows, write_counted
 from pyspark_rocketmq.spark.query_end import ends_within, stop_query
-from pyspark_rocketmq.spark.session_settings import WATERMARK_SETTINGS, temporary_settings
+from pyspark_rocketmq.spark.session_settings import ORDER_SETTINGS, WATERMARK_SETTINGS, temporary_settings
 from pyspark_rocketmq.spark.stores.file_log import forget_unwritten_start
 from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.sql.error_positions import failures_at, reason_of
@@ -267,7 +267,8 @@ class SqlJob:
             trigger = {"processingTime": f"{every_ms} milliseconds"}
         writer = write.rows.writeStream.outputMode(write.mode.value).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint).trigger(**trigger)
-        settings = {**WATERMARK_SETTINGS, **(STATE_SETTINGS if self._planner.keeps_state else {})}
+        of_state = STATE_SETTINGS if self._planner.keeps_state else {}
+        settings = {**WATERMARK_SETTINGS, **ORDER_SETTINGS, **of_state}
         forget_unwritten_start(checkpoint)
         record = keeping_state_record(checkpoint, name, write.state)
         with contextlib.ExitStack() as unless_recorded:
