@@ -14,6 +14,7 @@ from pyspark_rocketmq.remoting.header import (
     CreateTopicRequest,
     EndTransactionRequest,
     GetBrokerClusterInfoRequest,
+    GetMinOffsetRequest,
     GetRouteInfoRequest,
     HeaderField,
     OffsetResponse,
@@ -293,3 +294,10 @@ def test_a_value_of_another_type_is_named(value: Any) -> None:
     with pytest.raises(LocalProtocolError, match="of another type than declared") as caught:
         SearchOffsetRequest(topic="t", queue_id=1, timestamp=value, broker_name="broker-a").fields()
     assert caught.value.facts == {"header": "SearchOffsetRequest", "timestamp": value}
+
+
+@pytest.mark.parametrize("given", [{"topic": None}, {"queue_id": None}])
+def test_a_required_value_that_is_missing_is_not_left_to_the_peer(given: dict[str, Any]) -> None:
+    values: dict[str, Any] = {"topic": "t", "queue_id": 1, "broker_name": "broker-a", **given}
+    with pytest.raises(LocalProtocolError, match=f"{min(given)} must be a .*, not None"):
+        GetMinOffsetRequest(**values).fields()

@@ -54,7 +54,7 @@ class Header:
 
     FIELDS: ClassVar[tuple[HeaderField, ...]] = ()
     _read: ClassVar[Callable[[Any], tuple[Any, ...]]]
-    _writers: ClassVar[tuple[tuple[str, Callable[[Any], str]], ...]] = ()
+    _writers: ClassVar[tuple[tuple[str, Callable[[Any], str], bool], ...]] = ()
     _parsers: ClassVar[tuple[tuple[str, str, Callable[[str], Any], bool], ...]] = ()
     _resources: ClassVar[tuple[str, ...]] = ()
     _copies: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -64,7 +64,7 @@ class Header:
         """Take over the fields that the decorator ``header`` found."""
         cls.FIELDS = table
         cls._read = _reader([field.name for field in table])
-        cls._writers = tuple((field.wire, _WRITE[field.type]) for field in table)
+        cls._writers = tuple((field.wire, _WRITE[field.type], field.required) for field in table)
         cls._parsers = tuple((field.name, field.wire, _PARSE[field.type], field.required) for field in table)
         cls._copies = tuple((field.also, field.wire) for field in table if field.also is not None)
         cls._resources = tuple(field.wire for field in table if field.name in _RESOURCES)
@@ -75,18 +75,19 @@ class Header:
         Raises
         ------
         LocalProtocolError
-            A value is not of its field's declared type.
+            A value is not of its field's declared type, or None where one is required.
         """
         cls = type(self)
         try:
             fields = {
                 name: write(value)
-                for (name, write), value in zip(cls._writers, cls._read(self), strict=True)
-                if value is not None
+                for (name, write, required), value in zip(cls._writers, cls._read(self), strict=True)
+                if value is not None or required
             }
         except (TypeError, KeyError):
             values = zip(cls.FIELDS, cls._read(self), strict=True)
-            fields = {f.wire: _write(cls.__name__, f, value) for f, value in values if value is not None}
+            given = [(field, value) for field, value in values if value is not None or field.required]
+            fields = {field.wire: _write(cls.__name__, field, value) for field, value in given}
         for also, name in cls._copies:
             fields[also] = fields[name]
         if namespace is not NO_NAMESPACE:
@@ -230,8 +231,13 @@ def _write(header: str, field: HeaderField, value: object) -> str:
         return _WRITE[field.type](same)
     except (TypeError, KeyError) as error:
         raise LocalProtocolError(
-            "a header has a value of another type than declared", header=header, **{field.name: value}
+            f"a header has a value of another type than declared: {field.name} must be {_NAMES[field.type]}, "
+            f"not {'None' if value is None else f'a {type(value).__name__}'}",
+            header=header,
+            **{field.name: value},
         ) from error
 
+
+_NAMES: Final[dict[type, str]] = {str: "a text", int: "a whole number", bool: "true or false"}
 
 _PARSE: Final[dict[type, Callable[[str], Any]]] = {str: str, int: _parse_int, bool: _parse_bool}
