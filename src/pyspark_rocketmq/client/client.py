@@ -22,8 +22,9 @@ from pyspark_rocketmq.client.routes.name_servers import NameServers
 from pyspark_rocketmq.client.routes.routing import RouteCache
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
 from pyspark_rocketmq.errors import RocketMQError, UnsupportedRequestError
-from pyspark_rocketmq.model import BrokerData, MessageQueue, MessageSelector, TopicRoute
-from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.model import BrokerData, MessageQueue, MessageSelector, TopicRoute, arguments
+from pyspark_rocketmq.options import ClientOptions
+from pyspark_rocketmq.options.parse import connection_options
 from pyspark_rocketmq.planning.pulling.pull_hints import PullHints
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
@@ -66,15 +67,13 @@ class Client:
         host: Host = SYSTEM_HOST,
         operation_timeout_ms: int = _OPERATION_TIMEOUT_MS,
     ) -> None:
-        if isinstance(options, str):
-            options = parse_options(ClientOptions, {"nameServer": options}, environ={})
-        self.options = options
+        self.options = options = connection_options(options)
         self.namespace = Namespace(options.namespace) if options.namespace else NO_NAMESPACE
         self.clock = clock
         self.host = host
         self.random: RandomSource = random or random_module.Random()  # noqa: S311 - jitter, not a secret
         self.request_timeout_ms = options.request_timeout_ms
-        self.operation_timeout_ms = operation_timeout_ms
+        self.operation_timeout_ms = arguments.require_timeout_ms(operation_timeout_ms, "operation_timeout_ms")
         self.pool = ConnectionPool(ConnectionOptions.of(options, self.namespace), clock, host)
         self.name_servers = NameServers(
             self.pool,
@@ -254,7 +253,7 @@ class Client:
         BrokerNotFoundError, TransportError, BrokerError
             If the error is retriable: retries failed for ``operation_timeout_ms``.
         """
-        return self.ask({queue: broker.min_offset(queue) for queue in queues})
+        return self.ask({queue: broker.min_offset(queue) for queue in arguments.require_queues(queues)})
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the max offset (the next to be written) of each queue, as its master reports it.
@@ -262,7 +261,7 @@ class Client:
         A broker indexes messages shortly after it acknowledges them: for some milliseconds, the max offset
         may be below the offset that a send returned. Raises as `min_offsets`.
         """
-        return self.ask({queue: broker.max_offset(queue) for queue in queues})
+        return self.ask({queue: broker.max_offset(queue) for queue in arguments.require_queues(queues)})
 
     def offsets_at(
         self, timestamps: Mapping[MessageQueue, int], *, group: str = broker.TOOLS_GROUP
@@ -280,9 +279,9 @@ class Client:
         group : str
             The group that pull requests name, where they are needed.
         """
-        deadline = self.deadline()
+        asked, deadline = arguments.require_times(timestamps), self.deadline()
         near = self.ask(
-            {queue: broker.search_offset(queue, moment) for queue, moment in timestamps.items()},
+            {queue: broker.search_offset(queue, moment) for queue, moment in asked.items()},
             deadline=deadline,
         )
         inexact = [queue for queue, answer in near.items() if not answer.exact]
@@ -323,7 +322,8 @@ class Client:
         Brokers before 5.0 return 0 for "never" while a queue's first message is in memory. Raises as
         `min_offsets`.
         """
-        return self.ask({queue: broker.committed_offset(group, queue) for queue in queues})
+        asked = arguments.require_queues(queues)
+        return self.ask({queue: broker.committed_offset(group, queue) for queue in asked})
 
     def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit a group's next offsets. Brokers accept any offset, higher or lower than the current one.
@@ -338,7 +338,7 @@ class Client:
         GroupNotFoundError
             The group does not exist, and the brokers do not create groups automatically.
         """
-        self._groups.commit(group, offsets, deadline=self.deadline())
+        self._groups.commit(group, arguments.require_offsets(offsets), deadline=self.deadline())
 
     def try_commit_offsets(
         self, group: str, offsets: Mapping[MessageQueue, int]
@@ -349,7 +349,7 @@ class Client:
         ------
         NameServerError
         """
-        return self._groups.try_commit(group, offsets, deadline=self.deadline())
+        return self._groups.try_commit(group, arguments.require_offsets(offsets), deadline=self.deadline())
 
     def check_selector(self, selector: MessageSelector, topic: str, *, group: str) -> None:
         """Have the topic's brokers parse an SQL92 selector once. A tag selector needs no check.

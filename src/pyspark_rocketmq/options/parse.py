@@ -10,6 +10,7 @@ from dataclasses import MISSING
 from typing import Any, Final, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.model.names import suggest_names
 from pyspark_rocketmq.options.client import ClientOptions
 from pyspark_rocketmq.options.declare import (
@@ -23,7 +24,7 @@ from pyspark_rocketmq.options.declare import (
 )
 from pyspark_rocketmq.options.stored.credentials import read_values
 
-__all__ = ["parse_options"]
+__all__ = ["connection_options", "parse_options"]
 
 O = TypeVar("O", bound="Options")  # noqa: E741 - O for options
 
@@ -228,3 +229,16 @@ def _build(
             wanted = f"{o.kind.label}, for example {o.name}={o.kind.example}"
             raise OptionError(f"option {o.name} is required: {wanted}{elsewhere}", option=o.name)
     return cls(**values)
+
+
+def connection_options(given: ClientOptions | str) -> ClientOptions:
+    """Return the options of a client; a text is the list of name servers.
+
+    Raises
+    ------
+    OptionError
+    """
+    if isinstance(given, str):
+        return parse_options(ClientOptions, {"nameServer": given}, environ={})
+    must = 'ClientOptions, or the name servers as one text, such as "10.0.0.1:9876;10.0.0.2:9876"'
+    return require(given, ClientOptions, "the name servers", must=must)

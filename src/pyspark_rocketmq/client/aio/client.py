@@ -20,8 +20,9 @@ from pyspark_rocketmq.client.queue_requests import broker_address, gather_all, q
 from pyspark_rocketmq.client.retry import RandomSource, retry_async
 from pyspark_rocketmq.client.time_search import LowerBoundSearch, probe
 from pyspark_rocketmq.errors import RocketMQError
-from pyspark_rocketmq.model import BrokerData, MessageQueue, TopicRoute
-from pyspark_rocketmq.options import ClientOptions, parse_options
+from pyspark_rocketmq.model import BrokerData, MessageQueue, TopicRoute, arguments
+from pyspark_rocketmq.options import ClientOptions
+from pyspark_rocketmq.options.parse import connection_options
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["AsyncClient"]
@@ -62,13 +63,11 @@ class AsyncClient:
         random: RandomSource | None = None,
         operation_timeout_ms: int = _OPERATION_TIMEOUT_MS,
     ) -> None:
-        if isinstance(options, str):
-            options = parse_options(ClientOptions, {"nameServer": options}, environ={})
-        self.options = options
+        self.options = options = connection_options(options)
         self.namespace = Namespace(options.namespace) if options.namespace else NO_NAMESPACE
         self.clock = clock
         self.random: RandomSource = random or random_module.Random()  # noqa: S311 - jitter, not a secret
-        self.operation_timeout_ms = operation_timeout_ms
+        self.operation_timeout_ms = arguments.require_timeout_ms(operation_timeout_ms, "operation_timeout_ms")
         self._settings = ConnectionOptions.of(options, self.namespace)
         self._connecting: dict[str, asyncio.Task[AsyncConnection]] = {}
         self._apart: weakref.WeakSet[AsyncConnection] = weakref.WeakSet()
@@ -202,11 +201,11 @@ class AsyncClient:
 
     async def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the first stored offset of each queue. Raises as `Client.min_offsets`."""
-        return await self.ask({queue: broker.min_offset(queue) for queue in queues})
+        return await self.ask({queue: broker.min_offset(queue) for queue in arguments.require_queues(queues)})
 
     async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the max offset (the next to be written) of each queue. Raises as `min_offsets`."""
-        return await self.ask({queue: broker.max_offset(queue) for queue in queues})
+        return await self.ask({queue: broker.max_offset(queue) for queue in arguments.require_queues(queues)})
 
     async def offsets_at(
         self, timestamps: Mapping[MessageQueue, int], *, group: str = broker.TOOLS_GROUP
@@ -215,9 +214,9 @@ class AsyncClient:
 
         See `Client.offsets_at`. Raises as `min_offsets`.
         """
-        deadline = self.deadline()
+        asked, deadline = arguments.require_times(timestamps), self.deadline()
         near = await self.ask(
-            {queue: broker.search_offset(queue, moment) for queue, moment in timestamps.items()},
+            {queue: broker.search_offset(queue, moment) for queue, moment in asked.items()},
             deadline=deadline,
         )
         inexact = [queue for queue, answer in near.items() if not answer.exact]
@@ -241,7 +240,8 @@ class AsyncClient:
 
         See `Client.committed_offsets`. Raises as `min_offsets`.
         """
-        return await self.ask({queue: broker.committed_offset(group, queue) for queue in queues})
+        asked = arguments.require_queues(queues)
+        return await self.ask({queue: broker.committed_offset(group, queue) for queue in asked})
 
     async def commit_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit a group's next offsets. See `Client.commit_offsets`.
@@ -253,7 +253,7 @@ class AsyncClient:
         RocketMQError
             As `min_offsets`.
         """
-        await self._groups.commit(group, offsets, deadline=self.deadline())
+        await self._groups.commit(group, arguments.require_offsets(offsets), deadline=self.deadline())
 
     async def ask(
         self, calls: Mapping[MessageQueue, Call[T]], *, deadline: Deadline | None = None

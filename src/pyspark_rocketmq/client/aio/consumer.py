@@ -15,6 +15,7 @@ from pyspark_rocketmq.client.read.pull_filter import settle_selector
 from pyspark_rocketmq.client.retry import retry_async
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, PullResult
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.remoting.header import GetTopicConfigRequest
 
@@ -46,13 +47,13 @@ class AsyncPullConsumer:
     def __init__(
         self, group: str, name_server: str | ClientOptions | None = None, *, client: AsyncClient | None = None
     ) -> None:
-        if not group:
+        if not require(group, str, "the consumer group", must="a text"):
             raise OptionError("a pull consumer needs a group")
         if (client is None) == (name_server is None):
             raise OptionError("a pull consumer needs either name_server or client")
         self.group = group
         self._own = AsyncClient(name_server) if name_server is not None else None
-        self._client: AsyncClient = client or self._own  # type: ignore[assignment]  # one of both is set
+        self._client = require(client or self._own, AsyncClient, "client")
         self._suggested: dict[MessageQueue, int] = {}
         self._selectors: dict[tuple[str, str, MessageSelector], MessageSelector] = {}
 
@@ -119,7 +120,7 @@ class AsyncPullConsumer:
         max_nums: int,
         suspend_ms: int | None,
     ) -> PullResult:
-        check_pull(offset, max_nums, suspend_ms)
+        check_pull(queue, offset, max_nums, suspend_ms)
         client = self._client
         waits_ms = 0 if suspend_ms is None else suspend_ms + SUSPEND_LAG_MS
         deadline = client.deadline(client.operation_timeout_ms + waits_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from pyspark_rocketmq.client.aio.client import AsyncClient
 from pyspark_rocketmq.client.aio.connection import AsyncConnection
@@ -21,6 +21,7 @@ from pyspark_rocketmq.client.send.send_requests import (
 from pyspark_rocketmq.client.trace.records import SendTracing
 from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OutgoingMessage, SendResult
+from pyspark_rocketmq.model.arguments import require, require_messages
 
 __all__ = ["AsyncProducer"]
 
@@ -48,9 +49,9 @@ class AsyncProducer:
     def __init__(
         self, client: AsyncClient, group: str = DEFAULT_GROUP, options: ProducerOptions | None = None
     ) -> None:
-        self.client = client
-        self.group = group
-        self.options = options or ProducerOptions()
+        self.client = require(client, AsyncClient, "client", must="an AsyncClient: AsyncClient(name_servers)")
+        self.group = require(group, str, "the producer group", must="a text")
+        self.options = require(options or ProducerOptions(), ProducerOptions, "options")
         self.ids = UniqueIds(client.clock)
         self._policy = RetryPolicy(attempts=self.options.retries + 1)
         self._requests = SendRequests(self.options, group=group, namespace=client.namespace)
@@ -75,18 +76,18 @@ class AsyncProducer:
         RocketMQError
             The error is permanent.
         """
-        with self._tracing.watch((message,)) as sent:
+        with self._tracing.watch(require_messages((message,))) as sent:
             outgoing = self._encode(sent.messages[0])
             sent.msg_ids = outgoing.msg_ids
             sent.result = await self._deliver(outgoing, queue, key=message.sharding_key)
             return sent.result
 
     async def send_batch(
-        self, messages: Sequence[OutgoingMessage], queue: MessageQueue | None = None
+        self, messages: Iterable[OutgoingMessage], queue: MessageQueue | None = None
     ) -> SendResult:
         """Send messages of one topic in one request: all are stored, or none. As `Producer.send_batch`."""
         compression, above = self.options.batch_compression, self.options.compress_above
-        with self._tracing.watch(messages) as sent:
+        with self._tracing.watch(require_messages(messages)) as sent:
             outgoing = encode_many(sent.messages, self.ids, compression=compression, compress_above=above)
             sent.msg_ids = outgoing.msg_ids
             sent.result = await self._deliver(outgoing, queue)

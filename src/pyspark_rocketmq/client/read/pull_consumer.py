@@ -29,6 +29,7 @@ from pyspark_rocketmq.model import (
     PullResult,
     PullStatus,
 )
+from pyspark_rocketmq.model.arguments import require, require_whole
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.record.message import decode_messages
 
@@ -68,13 +69,13 @@ class PullConsumer:
     def __init__(
         self, group: str, name_server: str | ClientOptions | None = None, *, client: Client | None = None
     ) -> None:
-        if not group:
+        if not require(group, str, "the consumer group", must="a text"):
             raise OptionError("a pull consumer needs a group")
         if (client is None) == (name_server is None):
             raise OptionError("a pull consumer needs either name_server or client")
         self.group = group
         self._own = Client(name_server) if name_server is not None else None
-        self._client: Client = client or self._own  # type: ignore[assignment]  # one of both is set
+        self._client = require(client or self._own, Client, "client")
         self._suggested: dict[MessageQueue, int] = {}
 
     def __enter__(self) -> Self:
@@ -174,7 +175,7 @@ class PullConsumer:
         max_nums: int,
         suspend_ms: int | None,
     ) -> PullResult:
-        check_pull(offset, max_nums, suspend_ms)
+        check_pull(queue, offset, max_nums, suspend_ms)
         client = self._client
         waits_ms = 0 if suspend_ms is None else suspend_ms + SUSPEND_LAG_MS
         deadline = client.deadline(client.operation_timeout_ms + waits_ms)
@@ -212,7 +213,10 @@ class PullConsumer:
 
 def as_selector(expression: str | MessageSelector) -> MessageSelector:
     """Return the selector of a pull; a text is a tag expression."""
-    return MessageSelector.by_tag(expression) if isinstance(expression, str) else expression
+    if isinstance(expression, str):
+        return MessageSelector.by_tag(expression)
+    must = 'tags, such as "*" or "TagA || TagB", or a MessageSelector'
+    return require(expression, MessageSelector, "the expression", must=must)
 
 
 def pull_result(
@@ -254,16 +258,15 @@ def pull_result(
     return result, MASTER_ID if stuck else header.suggest_which_broker_id
 
 
-def check_pull(offset: int, max_nums: int, suspend_ms: int | None) -> None:
+def check_pull(queue: MessageQueue, offset: int, max_nums: int, suspend_ms: int | None) -> None:
     """Check the arguments of a pull.
 
     Raises
     ------
     OptionError
     """
-    if offset < 0 or max_nums < 1:
-        raise OptionError(
-            "a pull needs an offset from 0 and max_nums from 1 on", offset=offset, max_nums=max_nums
-        )
-    if suspend_ms is not None and not 0 <= suspend_ms <= _MAX_SUSPEND_MS:
-        raise OptionError("suspend_ms goes from 0 to 90000", suspend_ms=suspend_ms)
+    require(queue, MessageQueue, "queue")
+    require_whole(offset, "the offset of a pull", 0)
+    require_whole(max_nums, "max_nums", 1, 2**31 - 1)
+    if suspend_ms is not None:
+        require_whole(suspend_ms, "suspend_ms", 0, _MAX_SUSPEND_MS)

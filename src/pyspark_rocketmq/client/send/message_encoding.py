@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from pyspark_rocketmq.client.clock import Clock
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.errors import LocalProtocolError, OptionError
 from pyspark_rocketmq.model import OutgoingMessage
+from pyspark_rocketmq.model.arguments import require_messages
 from pyspark_rocketmq.record.batch_items import BatchItem, encode_batch
 from pyspark_rocketmq.record.compress import Compression, compress
 from pyspark_rocketmq.record.ids import create_unique_id
@@ -129,6 +130,7 @@ def encode_one(
     LocalProtocolError
         A property contains 0x01 or 0x02, or the properties are too long.
     """
+    require_messages((message,))
     msg_id = ids.next()
     body, kind = message.body, Compression.NONE
     if compression is not Compression.NONE and len(body) >= compress_above:
@@ -146,7 +148,7 @@ def encode_one(
 
 
 def encode_many(
-    messages: Sequence[OutgoingMessage],
+    messages: Iterable[OutgoingMessage],
     ids: UniqueIds,
     *,
     compression: Compression = Compression.NONE,
@@ -162,6 +164,7 @@ def encode_many(
     LocalProtocolError
         As `encode_one`.
     """
+    messages = require_messages(messages)
     if not messages:
         raise OptionError("a batch needs at least one message")
     first = messages[0]

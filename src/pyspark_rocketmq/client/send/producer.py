@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, Self
 
@@ -38,6 +38,7 @@ from pyspark_rocketmq.errors import (
     RocketMQError,
 )
 from pyspark_rocketmq.model import MessageQueue, OutgoingMessage, SendResult
+from pyspark_rocketmq.model.arguments import require, require_messages, require_timeout_ms
 
 __all__ = ["DEFAULT_GROUP", "Producer", "ProducerOptions"]
 
@@ -69,9 +70,9 @@ class Producer:
     def __init__(
         self, client: Client, group: str = DEFAULT_GROUP, options: ProducerOptions | None = None
     ) -> None:
-        self.client = client
-        self.group = group
-        self.options = options or ProducerOptions()
+        self.client = require(client, Client, "client", must="a Client: Client(name_servers)")
+        self.group = require(group, str, "the producer group", must="a text")
+        self.options = require(options or ProducerOptions(), ProducerOptions, "options")
         self.ids = UniqueIds(client.clock, client.host)
         self.policy = RetryPolicy(attempts=self.options.retries + 1)
         self._requests = SendRequests(self.options, group=group, namespace=client.namespace)
@@ -119,14 +120,16 @@ class Producer:
         SendError
             Every attempt failed, or the status is not accepted; see the cause.
         """
-        with self._tracing.watch((message,)) as sent:
+        if timeout_ms is not None:
+            require_timeout_ms(timeout_ms)
+        with self._tracing.watch(require_messages((message,))) as sent:
             outgoing = self._encode(sent.messages[0])
             sent.msg_ids = outgoing.msg_ids
             sent.result = self.deliver(outgoing, queue, key=message.sharding_key, timeout_ms=timeout_ms)
             return sent.result
 
     def send_batch(
-        self, messages: Sequence[OutgoingMessage], queue: MessageQueue | None = None
+        self, messages: Iterable[OutgoingMessage], queue: MessageQueue | None = None
     ) -> SendResult:
         """Send messages of one topic in one request: all are stored, at consecutive offsets, or none.
 
@@ -139,7 +142,7 @@ class Producer:
             in the Java client.
         """
         compression, above = self.options.batch_compression, self.options.compress_above
-        with self._tracing.watch(messages) as sent:
+        with self._tracing.watch(require_messages(messages)) as sent:
             outgoing = encode_many(sent.messages, self.ids, compression=compression, compress_above=above)
             sent.msg_ids = outgoing.msg_ids
             sent.result = self.deliver(outgoing, queue)

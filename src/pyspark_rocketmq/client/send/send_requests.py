@@ -21,6 +21,7 @@ from pyspark_rocketmq.errors import (
     SendRefusedError,
 )
 from pyspark_rocketmq.model import MessageQueue, Permission, SendResult, SendStatus, TopicRoute
+from pyspark_rocketmq.model.arguments import require, require_whole
 from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.remoting.codes import ResponseCode
@@ -89,6 +90,10 @@ class ProducerOptions:
     trace_topic: str | None = None
 
     def __post_init__(self) -> None:
+        require_whole(self.send_timeout_ms, "send_timeout_ms", 1)
+        require_whole(self.retries, "retries", 0)
+        require_whole(self.compress_above, "compress_above", 0)
+        require_whole(self.max_message_bytes, "max_message_bytes", 1)
         require_member(Compression, self.compression, "compression")
         require_member(Compression, self.batch_compression, "batch_compression")
         for status in self.accept_statuses:
@@ -135,6 +140,7 @@ def choose_queue(
     writable.add(topic)
     if queue is None:
         return queue_for_key(key, queues) if key is not None else selector.next(topic, queues, route.owner)
+    require(queue, MessageQueue, "queue")
     if queue not in queues and any(other.broker_name == queue.broker_name for other in queues):
         raise PermissionDeniedError(
             "the queue does not exist or may not be written", code=ResponseCode.NO_PERMISSION, queue=queue

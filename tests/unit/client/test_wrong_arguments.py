@@ -1,0 +1,182 @@
+"""Arguments of the wrong kind: the error says which one and what was meant, and nothing is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_rocketmq.client import (
+    AsyncClient,
+    AsyncProducer,
+    AsyncPullConsumer,
+    Client,
+    MessageQueue,
+    OutgoingMessage,
+    Producer,
+    ProducerOptions,
+    PullConsumer,
+)
+from pyspark_rocketmq.errors import OptionError
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+MESSAGE = OutgoingMessage("orders", b"1")
+NOWHERE = "127.0.0.1:9"
+"""A port at which no name server listens: whatever is sent fails with another error."""
+
+
+@pytest.mark.parametrize("given", [None, [NOWHERE], {"nameServer": NOWHERE}, NOWHERE.encode()])
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_name_servers_are_a_text_or_options(client: Callable[[Any], object], given: object) -> None:
+    with pytest.raises(OptionError, match=r"the name servers must be ClientOptions, or .* one text"):
+        client(given)
+
+
+@pytest.mark.parametrize("given", ["5", 0, -1, math.nan, None])
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_an_operation_needs_time(client: Callable[..., object], given: object) -> None:
+    with pytest.raises(OptionError, match="operation_timeout_ms must be a number of milliseconds"):
+        client(NOWHERE, operation_timeout_ms=given)
+
+
+CALLS: list[tuple[Callable[[Any], Any], str]] = [
+    (
+        lambda client: client.min_offsets(QUEUE),
+        "queues must be an iterable of MessageQueue, not a M",
+    ),
+    (lambda client: client.max_offsets(None), "queues must be an iterable of MessageQueue, not None"),
+    (lambda client: client.max_offsets("orders"), "each queue must be a MessageQueue, not a str"),
+    (lambda client: client.committed_offsets([QUEUE], "g"), "each queue must be a MessageQueue, not a str"),
+    (
+        lambda client: client.offsets_at([QUEUE]),
+        "must be a mapping of .*, not a list",
+    ),
+    (
+        lambda client: client.offsets_at({QUEUE: datetime.datetime(2026, 1, 1)}),  # noqa: DTZ001
+        "times, in milliseconds since the epoch, must be whole numbers, not a datetime",
+    ),
+    (lambda client: client.offsets_at({QUEUE: 1.5e12}), r"must be whole numbers, not 1500000000000\.0"),
+    (
+        lambda client: client.commit_offsets("g", [QUEUE]),
+        "offsets must be a mapping of MessageQueue",
+    ),
+    (lambda client: client.commit_offsets("g", {QUEUE: None}), "offsets must be whole numbers, not None"),
+    (lambda client: client.commit_offsets("g", {QUEUE: "5"}), "offsets must be whole numbers, not a str"),
+    (lambda client: client.commit_offsets("g", {QUEUE: -1}), "offsets must be 0 or more, not -1"),
+]
+
+
+@pytest.mark.parametrize(("call", "told"), CALLS)
+def test_queues_offsets_and_times(call: Callable[[Any], object], told: str) -> None:
+    with Client(NOWHERE) as client, pytest.raises(OptionError, match=told):
+        call(client)
+
+
+@pytest.mark.parametrize(("call", "told"), CALLS)
+def test_queues_offsets_and_times_in_an_event_loop(call: Callable[[Any], Any], told: str) -> None:
+    async def ask() -> None:
+        async with AsyncClient(NOWHERE) as client:
+            await call(client)
+
+    with pytest.raises(OptionError, match=told):
+        asyncio.run(ask())
+
+
+def test_commits_without_retries_are_checked_too() -> None:
+    with Client(NOWHERE) as client, pytest.raises(OptionError, match="offsets must be 0 or more, not -1"):
+        client.try_commit_offsets("g", {QUEUE: -1})
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda _: Producer(NOWHERE), "client must be a Client: .*, not a str"),
+        (AsyncProducer, "client must be an AsyncClient: .*, not a Client"),
+        (lambda client: Producer(client, ProducerOptions()), "producer group must be a text, not a Prod"),
+        (
+            lambda client: Producer(client, options={"retries": 3}),
+            "options must be a ProducerOptions, not a d",
+        ),
+        (lambda _: PullConsumer("g", client=NOWHERE), "client must be a Client, not a str"),
+        (lambda client: PullConsumer("g", client), "the name servers must be .*, not a Client"),
+        (lambda client: PullConsumer(client, NOWHERE), "the consumer group must be a text, not a Client"),
+        (lambda client: AsyncPullConsumer("g", client=client), "client must be an AsyncClient, not a Client"),
+        (lambda _: ProducerOptions(send_timeout_ms=0), "send_timeout_ms must be a whole number from 1 on"),
+        (lambda _: ProducerOptions(retries="3"), "retries must be a whole number from 0 on, not a str"),
+    ],
+)
+def test_producers_and_consumers_are_made_of_a_client(make: Callable[[Any], object], told: str) -> None:
+    with Client(NOWHERE) as client, pytest.raises(OptionError, match=told):
+        make(client)
+
+
+SENDS: list[tuple[Callable[[Any], Any], str]] = [
+    (
+        lambda producer: producer.send("orders"),
+        r"a message must be an OutgoingMessage\(topic, body\), not a str",
+    ),
+    (lambda producer: producer.send(None), "a message must be .*, not None"),
+    (lambda producer: producer.send([MESSAGE]), "a message must be .*, not a list"),
+    (lambda producer: producer.send_one_way(b"1"), "a message must be .*, not a bytes"),
+    (lambda producer: producer.send_batch(MESSAGE), "messages must be an iterable of Out.*, not an? Out"),
+    (lambda producer: producer.send_batch([b"1"]), "a message must be .*, not a bytes"),
+    (lambda producer: producer.send_batch(iter(())), "a batch needs at least one message"),
+]
+
+
+@pytest.mark.parametrize(("send", "told"), SENDS)
+def test_messages(send: Callable[[Any], Any], told: str) -> None:
+    async def send_in_an_event_loop() -> None:
+        async with AsyncClient(NOWHERE) as client:
+            await send(AsyncProducer(client))
+
+    with Client(NOWHERE) as client, pytest.raises(OptionError, match=told):
+        send(Producer(client))
+    with pytest.raises(OptionError, match=told):
+        asyncio.run(send_in_an_event_loop())
+
+
+@pytest.mark.parametrize("given", [0, -1, math.nan, "5"])
+def test_a_send_needs_time(given: Any) -> None:
+    with Client(NOWHERE) as client, pytest.raises(OptionError, match="timeout_ms must be a number of"):
+        Producer(client).send(MESSAGE, timeout_ms=given)
+
+
+PULLS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda consumer: consumer.pull("orders", "*", 0), "queue must be a MessageQueue, not a str"),
+    (lambda consumer: consumer.pull(QUEUE, None, 0), "the expression must be tags, such as .*, not None"),
+    (
+        lambda consumer: consumer.pull(QUEUE, "*", None),
+        "the offset of a pull must be a whole number .*, not None",
+    ),
+    (
+        lambda consumer: consumer.pull(QUEUE, "*", "0"),
+        "the offset of a pull must be a whole number .*, not a str",
+    ),
+    (
+        lambda consumer: consumer.pull(QUEUE, "*", -1),
+        "the offset of a pull must be a whole .* from 0 on, not -1",
+    ),
+    (lambda consumer: consumer.pull(QUEUE, "*", 0, 1.5), r"max_nums must be a whole number .*, not 1\.5"),
+    (
+        lambda consumer: consumer.pull(QUEUE, "*", 0, 2**31),
+        "max_nums must be a whole number from 1 to 2147483647",
+    ),
+    (lambda c: c.pull_block_if_not_found(QUEUE, "*", 0, suspend_ms="5"), "suspend_ms must be a whole number"),
+]
+
+
+@pytest.mark.parametrize(("pull", "told"), PULLS)
+def test_pulls(pull: Callable[[Any], Any], told: str) -> None:
+    async def pull_in_an_event_loop() -> None:
+        async with AsyncPullConsumer("g", NOWHERE) as consumer:
+            await pull(consumer)
+
+    with PullConsumer("g", NOWHERE) as consumer, pytest.raises(OptionError, match=told):
+        pull(consumer)
+    with pytest.raises(OptionError, match=told):
+        asyncio.run(pull_in_an_event_loop())
