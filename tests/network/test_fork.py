@@ -12,7 +12,7 @@ from tests.support.scripted_cluster import ScriptedCluster, stored
 from tests.support.scripted_peer import Peer, answer
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, OutgoingMessage, Producer
+from pyspark_rocketmq.client import Client, OutgoingMessage, Producer, PushConsumer
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.net.buffer_pool import BUFFERS
 from pyspark_rocketmq.client.shared import _shared, shared_client
@@ -20,6 +20,7 @@ from pyspark_rocketmq.errors import ConnectionLostError
 from pyspark_rocketmq.offsets.reachable import BrokerHealth
 from pyspark_rocketmq.remoting.codes import RequestCode
 from pyspark_rocketmq.remoting.frame import Frame
+from pyspark_rocketmq.testing import MockBroker
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -135,3 +136,36 @@ def test_brokers_that_a_thread_of_the_parent_asks_are_asked_by_the_child() -> No
     assert health.due(frozenset({"broker-a"})) == {"broker-a"}
     with held(health._lock):
         assert in_child(lambda: health.due(frozenset({"broker-a"})) == {"broker-a"}) == 0
+
+
+def test_a_child_is_no_member_of_the_group_of_a_consumer_that_its_parent_started() -> None:
+    got: list[bytes] = []
+    with MockBroker({"orders": 2}) as mq, PushConsumer("g", mq.name_server) as consumer:
+        consumer.subscribe("orders")
+        consumer.start(lambda messages: got.extend(message.body for message in messages))
+        eventually(lambda: len(consumer.queues) == 3, what="the queues, and that of retries")
+
+        def close() -> bool:
+            consumer.stop_pulling()
+            consumer.close()
+            return True
+
+        assert in_child(close, timeout_s=4.0) == 0
+        mq.send(OutgoingMessage("orders", b"parent"))
+        eventually(lambda: got == [b"parent"], what="the message")
+        assert len(consumer.queues) == 3
+
+
+def test_processes_that_start_one_inherited_consumer_are_different_members() -> None:
+    with MockBroker({"orders": 2}) as mq, PushConsumer("g", mq.name_server) as consumer:
+        consumer.subscribe("orders")
+        inherited = consumer.client_id
+
+        def start() -> bool:
+            with consumer:
+                consumer.start(lambda _: None)
+                eventually(lambda: len(consumer.queues) == 3, what="the queues, and that of retries")
+            return consumer.client_id != inherited
+
+        assert in_child(start) == 0
+        assert consumer.client_id == inherited

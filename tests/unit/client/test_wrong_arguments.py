@@ -20,6 +20,7 @@ from pyspark_rocketmq.client import (
     Producer,
     ProducerOptions,
     PullConsumer,
+    PushConsumer,
 )
 from pyspark_rocketmq.errors import OptionError
 
@@ -180,3 +181,56 @@ def test_pulls(pull: Callable[[Any], Any], told: str) -> None:
         pull(consumer)
     with pytest.raises(OptionError, match=told):
         asyncio.run(pull_in_an_event_loop())
+
+
+class AsyncListener:
+    async def __call__(self, messages: object) -> None:
+        """Take messages."""
+
+
+async def listen(messages: object) -> None:
+    """Take messages."""
+
+
+@pytest.mark.parametrize(
+    ("listener", "told"),
+    [
+        (None, "the listener must be a function of messages, not a NoneType"),
+        ("print", "the listener must be a function of messages, not a str"),
+        (listen, "the listener must not be async"),
+        (AsyncListener(), "the listener must not be async"),
+    ],
+)
+def test_a_listener_that_would_make_each_message_a_dead_letter(listener: Any, told: str) -> None:
+    with PushConsumer("g", NOWHERE) as consumer:
+        consumer.subscribe("orders")
+        with pytest.raises(OptionError, match=told):
+            consumer.start(listener)
+
+
+def test_a_closed_consumer_is_not_started() -> None:
+    consumer = PushConsumer("g", NOWHERE)
+    consumer.subscribe("orders")
+    consumer.close()
+    with pytest.raises(OptionError, match="the consumer is closed"):
+        consumer.start(lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("topic", "expression", "told"),
+    [
+        (["orders"], "*", "topic must be a text, not a list"),
+        (None, "*", "topic must be a text, not None"),
+        ("orders", None, "the expression must be tags, such as .*, not None"),
+        ("orders", ["a"], "the expression must be tags, such as .*, not a list"),
+    ],
+)
+def test_subscriptions(topic: Any, expression: Any, told: str) -> None:
+    with PushConsumer("g", NOWHERE) as consumer, pytest.raises(OptionError, match=told):
+        consumer.subscribe(topic, expression)
+
+
+@pytest.mark.parametrize("group", [None, 5, ["g"]])
+def test_a_group_is_a_text(group: Any) -> None:
+    with pytest.raises(OptionError, match="the consumer group must be a text, not"):
+        PushConsumer(group, NOWHERE)

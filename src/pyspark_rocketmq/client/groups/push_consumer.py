@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -23,9 +24,11 @@ from pyspark_rocketmq.client.groups.push_progress import FileProgress, GroupProg
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker, TakeRun
 from pyspark_rocketmq.client.groups.threads import Event, Worker
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
+from pyspark_rocketmq.client.read.pull_consumer import as_selector
 from pyspark_rocketmq.client.retry import RandomSource, retry
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.model.names import RETRY_PREFIX, retry_topic
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.planning.assign import allocate
@@ -84,14 +87,14 @@ class PushConsumer:
         random: RandomSource | None = None,
         host: Host = SYSTEM_HOST,
     ) -> None:
-        if not group:
+        if not require(group, str, "the consumer group", must="a text"):
             raise OptionError("a push consumer needs a group")
         self.group = group
-        self.options = options or PushOptions()
+        self.options = require(options or PushOptions(), PushOptions, "options")
         self._client = Client(
             name_server, clock=clock, random=random, host=host, operation_timeout_ms=_OPERATION_MS
         )
-        self.client_id = create_client_id(int(self._client.random.uniform(0, _MANY)), self._client.host)
+        self._process_id, self.client_id = self._identify()
         self._subscriptions: dict[str, MessageSelector] = {}
         self._lanes: dict[str, BrokerLane] = {}
         self._ended_lanes: list[BrokerLane] = []
@@ -128,8 +131,7 @@ class PushConsumer:
         """
         if self._thread is not None:
             raise OptionError("subscribe before start", topic=topic)
-        selector = MessageSelector.by_tag(expression) if isinstance(expression, str) else expression
-        self._subscriptions[topic] = selector
+        self._subscriptions[require(topic, str, "topic", must="a text")] = as_selector(expression)
 
     def start(self, listener: Listener) -> None:
         """Join the group. The consumer's threads call the listener until `close`.
@@ -137,13 +139,19 @@ class PushConsumer:
         Raises
         ------
         OptionError
-            There is no subscription, the consumer was already started, or an SQL expression cannot be parsed.
+            There is no subscription, the consumer was already started or closed, the listener cannot be
+            called, or an SQL expression cannot be parsed.
         TopicNotFoundError, BrokerNotFoundError, NameServerError
             A topic does not exist, no broker was registered within the client's operation timeout, or no name
             server answers.
         """
         if self._thread is not None or not self._subscriptions:
             raise OptionError("call start() once, after subscribe()", group=self.group)
+        if self._ends.is_set():
+            raise OptionError("the consumer is closed: create another one", group=self.group)
+        _require_listener(listener)
+        if self._is_inherited:  # created before a fork: each process is a member
+            self._process_id, self.client_id = self._identify()
         options = self.options
         progress: Progress = GroupProgress(self._client, self.group)
         if options.broadcasting:
@@ -201,6 +209,8 @@ class PushConsumer:
 
     def stop_pulling(self) -> None:
         """Stop pulling, but stay in the group until `close`, so that pending messages can be finished."""
+        if self._thread is not None and self._is_inherited:
+            return
         self._ends.set()
         self._wake.set()
         if self._thread is not None:
@@ -225,7 +235,11 @@ class PushConsumer:
         ----------
         timeout_s : float
             How long to wait for the listener. Messages that are not finished by then are delivered again.
+
+        In a forked child, this does nothing to a consumer that the parent started: its threads are there.
         """
+        if self._thread is not None and self._is_inherited:
+            return
         self._ends.set()
         self._wake.set()
         if self._thread is not None:
@@ -250,6 +264,14 @@ class PushConsumer:
                 worker.join(_JOIN_S)
         self._client.close()  # a worker may have connected again meanwhile
         self._lanes.clear()
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._process_id != self._client.host.process_id()
+
+    def _identify(self) -> tuple[int, str]:
+        host = self._client.host
+        return host.process_id(), create_client_id(int(self._client.random.uniform(0, _MANY)), host)
 
     def _make_worker(
         self, queue: MessageQueue, position: int, on_deferred: Callable[[], None]
@@ -351,3 +373,14 @@ class PushConsumer:
         for name in sorted({*self._lanes, *(queue.broker_name for queue in mine)}):
             self._lane(name).assign(topic, {queue for queue in mine if queue.broker_name == name})
         self._unassigned.discard(topic)
+
+
+def _require_listener(listener: Listener) -> None:
+    """Check that messages can be passed: otherwise each of them would become a dead letter."""
+    if not callable(listener):
+        raise OptionError(f"the listener must be a function of messages, not a {type(listener).__name__}")
+    if any(map(inspect.iscoroutinefunction, (listener, type(listener).__call__))):
+        raise OptionError(
+            "the listener must not be async: it is called in threads without an event loop. A function may "
+            "use asyncio.run_coroutine_threadsafe(...).result()"
+        )
