@@ -58,6 +58,24 @@ def test_creating_a_topic_that_exists_otherwise_changes_nothing(admin, settings,
     assert admin.topic_configs("orders") == before
 
 
+def test_a_text_is_the_name_of_one_broker(admin):
+    admin.create_topic("orders", queues=4, brokers="broker-a")
+    admin.alter_topic("orders", queues=5, brokers="broker-a")
+    assert {name: config.write_queues for name, config in admin.topic_configs("orders").items()} == {
+        "broker-a": 5
+    }
+
+
+@pytest.mark.parametrize("queues", [-1, 65_537])
+def test_a_number_of_queues_that_no_client_can_read_is_refused(admin, queues):
+    with pytest.raises(OptionError, match=f"must be a whole number from 0 to 65536, not {queues}"):
+        admin.create_topic("orders", queues=queues)
+    admin.create_topic("orders", queues=4)
+    with pytest.raises(OptionError, match=f"must be a whole number from 0 to 65536, not {queues}"):
+        admin.alter_topic("orders", queues=queues)
+    assert {config.write_queues for config in admin.topic_configs("orders").values()} == {4}
+
+
 def test_creating_a_topic_again_adds_it_where_it_lacks(admin):
     admin.create_topic("orders", queues=4, attributes={"message.type": "FIFO"}, brokers=["broker-a"])
     admin.create_topic("orders", queues=4)

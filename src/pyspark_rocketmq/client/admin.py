@@ -18,6 +18,7 @@ from pyspark_rocketmq.client.admin_calls import (
     consume_stats_call,
     consumer_connection_call,
     done,
+    listed,
     put_topic,
     runtime_info_call,
 )
@@ -27,6 +28,7 @@ from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.inventory import ClusterInfo, ConsumerConnection, GroupConfig, TopicConfig
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, Permission, QueueStats, TopicRoute
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.model.names import is_system_group, is_system_topic
 from pyspark_rocketmq.planning.topics.topic_settings import TopicSettings, require_unchanged
 from pyspark_rocketmq.remoting.body import (
@@ -77,7 +79,7 @@ class Admin:
     """
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._client = require(client, Client, "client", must="a Client: Client(name_servers)")
 
     # --- clusters and brokers ---
 
@@ -232,7 +234,7 @@ class Admin:
         """
         wanted = TopicSettings(read_queues=read_queues, write_queues=queues, perm=perm, attributes=attributes)
         configs = self.topic_configs(topic)
-        names = configs if brokers is None else tuple(brokers)
+        names = tuple(configs) if brokers is None else listed(brokers)
         for name in names:
             if name not in configs:
                 raise OptionError("the broker does not have the topic", topic=topic, broker_name=name)
@@ -371,7 +373,7 @@ class Admin:
     def _names(self, cluster: str | None, brokers: Iterable[str] | None) -> tuple[str, ...]:
         """Return the names of the selected brokers."""
         if brokers is not None:
-            names = tuple(brokers)
+            names = listed(brokers)
         elif cluster is not None:
             self._everywhere()
             names = self.cluster_info().clusters.get(cluster, ())

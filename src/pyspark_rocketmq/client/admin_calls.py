@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -46,6 +46,7 @@ __all__ = [
     "consume_stats_call",
     "consumer_connection_call",
     "done",
+    "listed",
     "put_topic",
     "runtime_info_call",
 ]
@@ -65,7 +66,7 @@ def config_call(client: Client, topic: str) -> Call[TopicConfig | None]:
     on_server = client.namespace.qualify(topic)
 
     def parse(response: Response) -> TopicConfig | None:
-        config = decode_topic_configs(response.require().body).get(on_server)
+        config = decode_topic_configs(response.require().body, only=on_server).get(on_server)
         return None if config is None else replace(config, topic=topic)
 
     return Call(GetAllTopicConfigRequest(), parse)
@@ -212,3 +213,8 @@ def _put(
         homes.setdefault(request, []).append(name)
     for request, names in homes.items():
         call_until_done(client, names, Call(request, done))
+
+
+def listed(brokers: Iterable[str]) -> tuple[str, ...]:
+    """Return brokers as a tuple; a text, which is an iterable of letters, is the name of one."""
+    return (brokers,) if isinstance(brokers, str) else tuple(brokers)

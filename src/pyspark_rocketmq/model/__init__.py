@@ -31,11 +31,12 @@ from pyspark_rocketmq.model.queues import (
     OffsetRange,
     RangeReport,
 )
-from pyspark_rocketmq.model.routes import BrokerData, Permission, QueueData, TopicRoute
+from pyspark_rocketmq.model.routes import MAX_QUEUES, BrokerData, Permission, QueueData, TopicRoute
 
 __all__ = [
     "LOGICAL_BROKER_PREFIX",
     "MASTER_ID",
+    "MAX_QUEUES",
     "Ago",
     "AtOffsets",
     "AtTimestamp",

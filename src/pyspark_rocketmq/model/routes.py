@@ -5,15 +5,20 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyspark_rocketmq.model.queues import MASTER_ID, MessageQueue
 
 __all__ = [
+    "MAX_QUEUES",
     "BrokerData",
     "Permission",
     "QueueData",
     "TopicRoute",
 ]
+
+MAX_QUEUES: Final = 65_536
+"""More queues of a topic than this, at all its brokers, are taken for damage and not for a route."""
 
 
 class Permission(enum.IntFlag):

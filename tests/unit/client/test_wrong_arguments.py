@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_rocketmq.client import (
+    Admin,
     AsyncClient,
     AsyncProducer,
     AsyncPullConsumer,
@@ -102,6 +103,7 @@ def test_commits_without_retries_are_checked_too() -> None:
             lambda client: Producer(client, options={"retries": 3}),
             "options must be a ProducerOptions, not a d",
         ),
+        (lambda _: Admin(NOWHERE), "client must be a Client: .*, not a str"),
         (lambda _: PullConsumer("g", client=NOWHERE), "client must be a Client, not a str"),
         (lambda client: PullConsumer("g", client), "the name servers must be .*, not a Client"),
         (lambda client: PullConsumer(client, NOWHERE), "the consumer group must be a text, not a Client"),

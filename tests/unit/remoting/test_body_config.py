@@ -36,6 +36,14 @@ def test_topic_config() -> None:
     assert decode_topic_configs(body) == {"t": expected}
 
 
+def test_a_topic_that_another_tool_has_damaged_does_not_hide_the_others() -> None:
+    odd = TOPIC.replace(b'"readQueueNums":', b'"readQueueNums":-')
+    body = b'{"topicConfigTable":{"odd":' + odd + b',"t":' + TOPIC + b"}}"
+    assert decode_topic_configs(body, only="t").keys() == {"t"}
+    with pytest.raises(RemoteProtocolError, match=r"topicConfigTable\.odd\.readQueueNums"):
+        decode_topic_configs(body, only="odd")
+
+
 def test_topic_config_with_every_setting() -> None:
     body = (
         b'{"topicName":"t","readQueueNums":0,"writeQueueNums":0,"perm":15,"order":true,'

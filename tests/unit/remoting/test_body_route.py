@@ -8,14 +8,13 @@ import re
 import pytest
 
 from pyspark_rocketmq.errors import RemoteProtocolError
-from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData, TopicRoute
+from pyspark_rocketmq.model import MAX_QUEUES, BrokerData, MessageQueue, Permission, QueueData, TopicRoute
 from pyspark_rocketmq.remoting.body import (
     decode_cluster_info,
     decode_group_list,
     decode_route,
     decode_topic_list,
 )
-from pyspark_rocketmq.remoting.body.route import MAX_QUEUES
 
 # As a 5.4.0 name server sent it, with and without acceptStandardJsonOnly.
 STANDARD = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyspark_rocketmq.errors import TopicExistsError
+from pyspark_rocketmq.errors import OptionError, TopicExistsError
 from pyspark_rocketmq.inventory import TopicConfig
-from pyspark_rocketmq.model import MessageQueue, Permission, QueueStats
+from pyspark_rocketmq.model import MAX_QUEUES, MessageQueue, Permission, QueueStats
+from pyspark_rocketmq.model.arguments import require, require_whole
 
 __all__ = [
     "TopicChange",
@@ -39,6 +40,16 @@ class TopicSettings:
     order: bool | None = None
     attributes: Mapping[str, str | None] | None = None
 
+    def __post_init__(self) -> None:
+        for name, count in (("read_queues", self.read_queues), ("write_queues", self.write_queues)):
+            if count is not None:  # brokers check nothing, and no client can read a route with such a number
+                require_whole(count, f"a topic's number of queues ({name})", 0, MAX_QUEUES)
+        if self.perm is not None:
+            require(self.perm, int, "perm", must="a Permission, such as Permission.READ | Permission.WRITE")
+        given = self.attributes
+        if given is not None and not (isinstance(given, Mapping) and all(map(_is_attribute, given.items()))):
+            raise OptionError("attributes must be a mapping of texts to texts, or to None, which removes one")
+
     def applied_to(self, config: TopicConfig) -> TopicConfig:
         """Return a broker's configuration with these settings."""
         attributes = {**config.attributes, **(self.attributes or {})}
@@ -52,6 +63,11 @@ class TopicSettings:
             order=config.order if self.order is None else self.order,
             attributes={name: value for name, value in attributes.items() if value is not None},
         )
+
+
+def _is_attribute(item: tuple[object, object]) -> bool:
+    name, value = item
+    return isinstance(name, str) and isinstance(value, str | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,8 @@ from typing import Final
 
 from pyspark_rocketmq.errors import LocalProtocolError, RemoteProtocolError
 from pyspark_rocketmq.inventory import GroupConfig, TopicConfig
-from pyspark_rocketmq.remoting.body.route import MAX_QUEUES, permission
+from pyspark_rocketmq.model import MAX_QUEUES
+from pyspark_rocketmq.remoting.body.route import permission
 from pyspark_rocketmq.remoting.body.shape import Node, read, write
 from pyspark_rocketmq.remoting.command import Buffer
 
@@ -50,7 +51,7 @@ def decode_topic_config(view: Buffer) -> TopicConfig:
     return _topic_config(read(view, "topic config"))
 
 
-def decode_topic_configs(view: Buffer) -> dict[str, TopicConfig]:
+def decode_topic_configs(view: Buffer, *, only: str | None = None) -> dict[str, TopicConfig]:
     """Read the answer to GET_ALL_TOPIC_CONFIG: settings by topic.
 
     Raises
@@ -58,7 +59,8 @@ def decode_topic_configs(view: Buffer) -> dict[str, TopicConfig]:
     RemoteProtocolError
     """
     table = read(view, "topic configs")["topicConfigTable"]
-    return {table.name(topic): _topic_config(config) for topic, config in table.members()}
+    named = ((table.name(topic), config) for topic, config in table.members())
+    return {name: _topic_config(config) for name, config in named if only is None or name == only}
 
 
 def encode_topic_attributes(attributes: Mapping[str, str | None]) -> str:

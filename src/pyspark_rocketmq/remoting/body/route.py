@@ -21,6 +21,7 @@ from pyspark_rocketmq.errors import RemoteProtocolError
 from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import (
     LOGICAL_BROKER_PREFIX,
+    MAX_QUEUES,
     BrokerData,
     MessageQueue,
     Permission,
@@ -30,10 +31,7 @@ from pyspark_rocketmq.model import (
 from pyspark_rocketmq.remoting.body.shape import Node, read
 from pyspark_rocketmq.remoting.command import Buffer
 
-__all__ = ["MAX_QUEUES", "decode_cluster_info", "decode_group_list", "decode_route", "decode_topic_list"]
-
-MAX_QUEUES: Final = 65_536
-"""More queues of a topic than this, at all its brokers, are taken for damage and not for a route."""
+__all__ = ["decode_cluster_info", "decode_group_list", "decode_route", "decode_topic_list"]
 
 _GLOBAL_SCOPE: Final = "__global__"
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from pyspark_rocketmq.errors import TopicExistsError
+from pyspark_rocketmq.errors import OptionError, TopicExistsError
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import MessageQueue, Permission, QueueStats
 from pyspark_rocketmq.planning.topics.topic_settings import (
@@ -97,3 +99,22 @@ def test_messages_of_queues_that_are_no_longer_read_are_hidden() -> None:
 )
 def test_a_permission_is_shown_as_words(perm: Permission, text: str) -> None:
     assert permission_text(perm) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"write_queues": -1},
+            r"\(write_queues\) must be a whole number from 0 to 65536, not -1",
+        ),
+        ({"read_queues": 65_537}, r"number of queues \(read_queues\) must be .*, not 65537"),
+        ({"write_queues": "4"}, "must be a whole number .*, not a str"),
+        ({"perm": "rw"}, "perm must be a Permission, .*, not a str"),
+        ({"attributes": ["message.type"]}, "attributes must be a mapping"),
+        ({"attributes": {"message.type": 1}}, "attributes must be a mapping of texts"),
+    ],
+)
+def test_what_no_client_could_read_is_not_put(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        TopicSettings(**given)
