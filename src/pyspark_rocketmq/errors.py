@@ -315,7 +315,9 @@ class SendRefusedError(BrokerError):
 
 
 class SendError(RocketMQError):
-    """Messages were not stored, or not as durably as required, after all retries.
+    """Messages were not stored, or not as durably as required, after all retries; the message says which.
+
+    If the answer to an attempt did not come, it says "perhaps stored".
 
     Parameters
     ----------

@@ -157,6 +157,33 @@ def test_a_silent_broker_is_given_up() -> None:
     assert re.search(r"no answer within 1[0-5]\d\d ms", str(caught.value.__cause__))
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_message_whose_answer_does_not_come_is_not_called_not_sent(together: bool) -> None:
+    kept: list[Frame] = []
+
+    def script(peer: Peer, frame: Frame, name: str) -> None:
+        del name
+        kept.append(frame)
+        if len(kept) == 2:  # what was stored before is not undone by this answer
+            peer.send(answer(frame, code=ResponseCode.SYSTEM_BUSY))
+
+    with ScriptedCluster(script) as cluster:
+        producer = producer_of(cluster, retries=1, send_timeout_ms=500)
+        if together:
+            with SendPipeline(producer) as pipeline:
+                (outcome,) = pipeline.submit(encode_one(MESSAGE, producer.ids)) + pipeline.flush()
+            error = outcome.error
+        else:
+            with pytest.raises(SendError) as caught:
+                producer.send(MESSAGE)
+            error = caught.value
+        producer.client.close()
+    assert len(kept) == 2
+    assert isinstance(error, SendError)
+    assert error.message.startswith("not acknowledged, but perhaps stored")
+    assert isinstance(error.__cause__, FlowControlError)
+
+
 @pytest.mark.parametrize(("retries", "total_ms"), [(0, 150), (3, 600)])
 def test_a_send_has_a_timeout_for_each_attempt(retries: int, total_ms: int) -> None:
     with Client("127.0.0.1:9") as client:

@@ -17,6 +17,7 @@ from pyspark_rocketmq.client.send.send_requests import (
     check_accepted,
     choose_queue,
     final_error,
+    may_be_stored,
 )
 from pyspark_rocketmq.client.trace.records import SendTracing
 from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, RocketMQError
@@ -115,10 +116,10 @@ class AsyncProducer:
     ) -> SendResult:
         """Send an encoded message or batch, with retries."""
         deadline = self.client.deadline(self.options.send_timeout_ms * (self.options.retries + 1))
-        fixed, tried = queue, queue
+        fixed, tried, unsure = queue, queue, False
 
         async def attempt() -> SendResult:
-            nonlocal fixed, tried
+            nonlocal fixed, tried, unsure
             tried = await self._choose(outgoing.topic, fixed, key)
             if key is not None:
                 fixed = tried  # also when the number of queues changes between two tries
@@ -128,6 +129,7 @@ class AsyncProducer:
                 until = deadline.sooner(self.options.send_timeout_ms, renewable=True)
                 return call.parse(await connection.call(call.request, call.body, deadline=until))
             except RocketMQError as error:
+                unsure = unsure or may_be_stored(error)
                 self._note_failure(tried, error)
                 raise
 
@@ -140,7 +142,7 @@ class AsyncProducer:
                 on_stale_route=lambda: self.client.routes.invalidate(outgoing.topic),
             )
         except RocketMQError as error:
-            raise final_error(outgoing, error, tried) from error
+            raise final_error(outgoing, error, tried, unsure=unsure) from error
         return check_accepted(outgoing, result, self.options)
 
     async def _choose(self, topic: str, queue: MessageQueue | None, key: str | None) -> MessageQueue:

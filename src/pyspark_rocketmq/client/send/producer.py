@@ -31,6 +31,7 @@ from pyspark_rocketmq.client.send.send_requests import (
     check_accepted,
     choose_queue,
     final_error,
+    may_be_stored,
 )
 from pyspark_rocketmq.client.trace.records import SendTracing, TraceWriter
 from pyspark_rocketmq.errors import (
@@ -180,10 +181,10 @@ class Producer:
     ) -> SendResult:
         """Send an encoded message or batch, with retries. Raises as `send`."""
         deadline = self.total_deadline() if timeout_ms is None else self.client.deadline(timeout_ms)
-        fixed, tried = queue, queue
+        fixed, tried, unsure = queue, queue, False
 
         def attempt() -> SendResult:
-            nonlocal fixed, tried
+            nonlocal fixed, tried, unsure
             tried = self.choose(outgoing.topic, fixed, key)
             if key is not None:
                 fixed = tried  # also when the number of queues changes between two tries
@@ -193,6 +194,7 @@ class Producer:
                 until = deadline.sooner(self.options.send_timeout_ms, renewable=True)
                 return call.on(connection, deadline=until)
             except RocketMQError as error:
+                unsure = unsure or may_be_stored(error)
                 self.note_failure(tried, error)
                 raise
 
@@ -206,7 +208,7 @@ class Producer:
                 on_stale_route=lambda: self.client.invalidate(outgoing.topic),
             )
         except RocketMQError as error:
-            raise final_error(outgoing, error, tried) from error
+            raise final_error(outgoing, error, tried, unsure=unsure) from error
         return check_accepted(outgoing, result, self.options)
 
     def choose(self, topic: str, queue: MessageQueue | None = None, key: str | None = None) -> MessageQueue:

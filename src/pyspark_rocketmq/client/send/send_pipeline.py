@@ -17,7 +17,7 @@ from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.send.message_encoding import Outgoing
 from pyspark_rocketmq.client.send.producer import Producer
-from pyspark_rocketmq.client.send.send_requests import check_accepted, final_error
+from pyspark_rocketmq.client.send.send_requests import check_accepted, final_error, may_be_stored
 from pyspark_rocketmq.errors import OptionError, RocketMQError, SendError, TransportError
 from pyspark_rocketmq.model import MessageQueue, SendResult
 
@@ -58,6 +58,7 @@ class _Flight:
     patience: Deadline | None = None  # from the first failure on
     failures: int = 0
     refusals: int = 0  # of those: what is no outage
+    unsure: bool = False  # an attempt may be stored
     not_before: float = 0.0
     queue: MessageQueue | None = None
     call: Call[SendResult] | None = None
@@ -337,6 +338,7 @@ class SendPipeline:
     def _handle_failure(self, flight: _Flight, error: RocketMQError) -> None:
         """Retry the send after a pause, or settle its failure."""
         flight.failures += 1
+        flight.unsure |= may_be_stored(error)
         if error.stale_route or flight.failures > 1:
             self._client.invalidate(flight.outgoing.topic)
         if flight.queue is not None:
@@ -350,10 +352,7 @@ class SendPipeline:
             flight.not_before = self._client.clock.monotonic() + pause_s
             self._waiting.append(flight)
             return
-        final = final_error(flight.outgoing, error, flight.queue)
-        if final is not error:
-            final.__cause__ = error
-        self._give_up(flight, final)
+        self._give_up(flight, final_error(flight.outgoing, error, flight.queue, unsure=flight.unsure))
 
     def _give_up(self, flight: _Flight, error: RocketMQError) -> None:
         """Replace the send, or report the failure and hold back later sends to its queue."""

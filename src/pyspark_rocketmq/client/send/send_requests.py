@@ -13,9 +13,11 @@ from pyspark_rocketmq.errors import (
     AuthenticationError,
     BrokerError,
     BrokerNotFoundError,
+    ConnectionLostError,
     FlowControlError,
     MessageIllegalError,
     PermissionDeniedError,
+    RequestTimeoutError,
     RocketMQError,
     SendError,
     SendRefusedError,
@@ -29,7 +31,14 @@ from pyspark_rocketmq.remoting.header import SendBatchMessageRequest, SendMessag
 from pyspark_rocketmq.remoting.namespace import Namespace
 from pyspark_rocketmq.remoting.template import RequestTemplate, TemplatedRequest
 
-__all__ = ["ProducerOptions", "SendRequests", "check_accepted", "choose_queue", "final_error"]
+__all__ = [
+    "ProducerOptions",
+    "SendRequests",
+    "check_accepted",
+    "choose_queue",
+    "final_error",
+    "may_be_stored",
+]
 
 _SEND_STATUS: Final[dict[int, SendStatus]] = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
@@ -202,15 +211,28 @@ class SendRequests:
         return RequestTemplate(request, *varying, namespace=self._namespace)
 
 
-def final_error(outgoing: Outgoing, error: RocketMQError, queue: MessageQueue | None) -> RocketMQError:
-    """Return the error for the caller after the last attempt: the error itself if it is permanent."""
+def may_be_stored(error: RocketMQError) -> bool:
+    """Whether the request of a failed attempt may have reached the broker, whose answer did not come."""
+    return isinstance(error, RequestTimeoutError | ConnectionLostError)
+
+
+def final_error(
+    outgoing: Outgoing, error: RocketMQError, queue: MessageQueue | None, *, unsure: bool
+) -> RocketMQError:
+    """Return the error for the caller after the last attempt: the error itself if it is permanent.
+
+    ``unsure``: an attempt `may_be_stored`.
+    """
     if not error.retriable:
         return error
-    return SendError(
-        f"not sent: {error.message}",
+    outcome = "not acknowledged, but perhaps stored" if unsure else "not sent"
+    final = SendError(
+        f"{outcome}: {error.message}",
         failed=outgoing.count,
         **{"topic": outgoing.topic, "queue": queue} | error.facts,
     )
+    final.__cause__ = error
+    return final
 
 
 def check_accepted(outgoing: Outgoing, result: SendResult, options: ProducerOptions) -> SendResult:
