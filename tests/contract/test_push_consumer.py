@@ -348,7 +348,7 @@ def test_wrong_use_is_told(mq, topic, group):
         consumer.subscribe("no-such-topic")
         with pytest.raises(TopicNotFoundError):
             consumer.start(lambda _: None)
-    with pytest.raises(OptionError, match="threads must be 1 or more"):
+    with pytest.raises(OptionError, match="threads must be a whole number from 1 on"):
         PushOptions(threads=0)
     with pytest.raises(OptionError, match="for broadcasting"):
         PushOptions(progress_file=Path("x"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model.arguments import require, require_whole
 from pyspark_rocketmq.options.choices import ObjectPolicy
 from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.planning.assign import AllocateStrategy
@@ -119,15 +120,15 @@ class PushOptions:
             *("threads", "batch_size", "pull_batch_size", "max_queued", "max_queued_bytes", "max_span"),
             *("order_pause_ms", "heartbeat_ms", "rebalance_ms", "commit_ms"),
         ):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} must be 1 or more", value=getattr(self, name))
+            require_whole(getattr(self, name), name, 1)
+        require_whole(self.suspend_ms, "suspend_ms", 0)
         if self.on_corrupt not in ("fail", "skip"):
             raise OptionError("on_corrupt is fail or skip", value=self.on_corrupt)
-        if not -1 <= self.retry_delay_level <= 18:
-            raise OptionError("retry_delay_level goes from -1 to 18", value=self.retry_delay_level)
-        if self.max_reconsume_times < -1:
-            raise OptionError("max_reconsume_times is -1 or more", value=self.max_reconsume_times)
+        require_whole(self.retry_delay_level, "retry_delay_level", -1, 18)
+        require_whole(self.max_reconsume_times, "max_reconsume_times", -1)
         if self.timestamp_ms is not None and self.start is not ConsumeFromWhere.TIMESTAMP:
             raise OptionError("timestamp_ms needs start=ConsumeFromWhere.TIMESTAMP", value=self.timestamp_ms)
+        if self.progress_file is not None:
+            require(self.progress_file, Path, "progress_file")
         if self.progress_file is not None and not self.broadcasting:
             raise OptionError("progress_file is for broadcasting: a group's offsets are kept by the brokers")

@@ -111,20 +111,24 @@ class FileProgress:
     Raises
     ------
     OptionError
-        The file exists and has another format.
+        The file cannot be read or written, or has another format.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._offsets: dict[MessageQueue, int] = {}
         self._lock = threading.Lock()
-        if path is None or not path.exists():
+        if path is None:
             return
         try:
+            if not path.exists():
+                self.write({})
             rows = json.loads(path.read_text(encoding="utf-8"))["offsets"]
             self._offsets = {
                 MessageQueue(topic, broker, int(queue)): int(n) for topic, broker, queue, n in rows
             }
+        except (OSError, RocketMQError) as error:
+            raise OptionError(f"a member's offsets cannot be kept there: {error}", path=path) from error
         except (ValueError, KeyError, TypeError) as error:
             raise OptionError("the file does not hold a member's offsets", path=path) from error
 
@@ -133,15 +137,24 @@ class FileProgress:
         return {queue: self._offsets.get(queue) for queue in queues}
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Replace the file atomically."""
+        """Replace the file atomically.
+
+        Raises
+        ------
+        RocketMQError
+            It cannot be written. The offsets are written with the next ones.
+        """
         with self._lock:
             self._offsets.update(offsets)
             if self._path is None:
                 return
             rows = [[q.topic, q.broker_name, q.queue_id, at] for q, at in sorted(self._offsets.items())]
             draft = self._path.with_name(f"{self._path.name}.new")
-            draft.write_text(json.dumps({"offsets": rows}), encoding="utf-8")
-            draft.replace(self._path)
+            try:
+                draft.write_text(json.dumps({"offsets": rows}), encoding="utf-8")
+                draft.replace(self._path)
+            except OSError as error:
+                raise RocketMQError(f"a member's offsets cannot be kept: {error}", path=self._path) from error
 
     def reads(self, queues: Collection[MessageQueue]) -> bool:
         """Return whether one of the queues has an offset."""

@@ -14,9 +14,12 @@ from pyspark_rocketmq.errors import OptionError
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"threads": 0}, "threads must be 1 or more"),
-        ({"retry_delay_level": 19}, "retry_delay_level goes from -1 to 18"),
-        ({"max_reconsume_times": -2}, "max_reconsume_times is -1 or more"),
+        ({"threads": 0}, "threads must be a whole number from 1 on, not 0"),
+        ({"batch_size": "8"}, "batch_size must be a whole number from 1 on, not a str"),
+        ({"suspend_ms": -1}, "suspend_ms must be a whole number from 0 on, not -1"),
+        ({"broadcasting": True, "progress_file": "x.json"}, "progress_file must be a Path, not a str"),
+        ({"retry_delay_level": 19}, "retry_delay_level must be a whole number from -1 to 18"),
+        ({"max_reconsume_times": -2}, "max_reconsume_times must be a whole number from -1 on"),
         ({"on_corrupt": "ignore"}, "on_corrupt is fail or skip"),
         ({"progress_file": Path("offsets.json")}, "progress_file is for broadcasting"),
         ({"timestamp_ms": 33}, "timestamp_ms needs start=ConsumeFromWhere.TIMESTAMP"),

@@ -15,7 +15,7 @@ from pyspark_rocketmq.client.groups.push_progress import (
 )
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError
+from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.command import Command
@@ -45,7 +45,7 @@ def test_a_write_that_is_cut_off_leaves_the_file_as_it_was(tmp_path, monkeypatch
         raise OSError("no space left on device")
 
     monkeypatch.setattr(Path, "write_text", cut_off)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(RocketMQError, match="no space"):
         progress.write({ONE: 6})
     assert FileProgress(path).read([ONE]) == {ONE: 5}
 
@@ -312,3 +312,22 @@ def test_a_first_commit_that_fails_goes_ahead_again():
     brokers.down = set()
     progress.write({ONE: 1, TWO: 2})
     assert [len(each) for each in brokers.asked] == [1, 1, 1, 1]
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_member_reads(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"offsets cannot be kept there: .*No such file") as caught:
+        FileProgress(tmp_path / "no-folder" / "member.json")
+    assert caught.value.facts["path"] == tmp_path / "no-folder" / "member.json"
+
+
+def test_a_folder_that_goes_away_is_an_error_that_a_lane_retries(tmp_path: Path) -> None:
+    folder = tmp_path / "member"
+    folder.mkdir()
+    progress = FileProgress(folder / "offsets.json")
+    (folder / "offsets.json").unlink()
+    folder.rmdir()
+    with pytest.raises(RocketMQError, match="a member's offsets cannot be kept"):
+        progress.write({ONE: 5})
+    folder.mkdir()
+    progress.write({})
+    assert FileProgress(folder / "offsets.json").read([ONE]) == {ONE: 5}
