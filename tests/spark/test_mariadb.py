@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from pyspark_rocketmq.errors import DataLossError, OptionError, SqlError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
 from pyspark_rocketmq.spark import SqlOffsetStore, append_to, upsert_into
+from pyspark_rocketmq.spark.stores.database_connection import open_engine
 from pyspark_rocketmq.sql import execute
 from pyspark_rocketmq.streams import StreamBuilder
 
@@ -61,6 +63,22 @@ def run(database: sa.Engine) -> Callable[..., list[tuple[object, ...]]]:
             return [tuple(row) for row in found] if found.returns_rows else []
 
     return run
+
+
+def test_a_statement_does_not_wait_hours_for_a_host_that_is_gone(url):
+    with open_engine(url).connect() as connection:
+        used = connection.connection.driver_connection._sock
+        idle, interval, count, unanswered_ms = (
+            used.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (
+                socket.TCP_KEEPIDLE,
+                socket.TCP_KEEPINTVL,
+                socket.TCP_KEEPCNT,
+                socket.TCP_USER_TIMEOUT,
+            )
+        )
+        assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert idle + interval * count == unanswered_ms / 1000 == 120
 
 
 @pytest.mark.parametrize("settings", ["", SNAPSHOTS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -24,9 +25,26 @@ _LOCK_WAITS: Final = {
 PostgreSQL waits without a limit, and MySQL for a year if a table is being altered (50 s for rows). For SQLite
 it is a parameter of the driver."""
 
-_PROBES: Final = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
-"""Of libpq: two minutes after a host is gone, a statement that waits for its answer fails. By the defaults of
-the system, that is after more than two hours."""
+_IDLE_S, _INTERVAL_S, _COUNT, _UNANSWERED_MS = 60, 10, 6, 120_000
+"""Two minutes after a host is gone, a statement fails. By the defaults of the system, one that waits for its
+answer fails after more than two hours, and one that is being sent, which is not probed, after a quarter of an
+hour."""
+
+_PROBES: Final = {
+    "keepalives_idle": _IDLE_S,
+    "keepalives_interval": _INTERVAL_S,
+    "keepalives_count": _COUNT,
+    "tcp_user_timeout": _UNANSWERED_MS,
+}
+"""Of libpq."""
+
+_SOCKET_OPTIONS: Final = {
+    "TCP_KEEPIDLE": _IDLE_S,
+    "TCP_KEEPINTVL": _INTERVAL_S,
+    "TCP_KEEPCNT": _COUNT,
+    "TCP_USER_TIMEOUT": _UNANSWERED_MS,
+}
+"""The same for PyMySQL, which has no parameters for them, where the system has them."""
 
 _PARAMETERS: Final[Mapping[str, Mapping[str, int]]] = {
     "sqlite": {"timeout": 60},  # it is 5 s else: shorter than a batch of another job
@@ -66,7 +84,7 @@ def open_engine(url: str) -> sa.Engine:
 
     It keeps no connection: between two batches, the server may restart, or a firewall forget it. Its
     transactions wait for the locks of others for a minute at most, or for PostgreSQL's own ``lock_timeout``,
-    or for the ``timeout`` of SQLite's URL. A host of PostgreSQL that is gone is known after two minutes.
+    or for the ``timeout`` of SQLite's URL. A host that is gone is known after two minutes.
 
     Raises
     ------
@@ -89,7 +107,17 @@ def open_engine(url: str) -> sa.Engine:
     name = "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
     if (limit := _LOCK_WAITS.get(name)) is not None:
         sa.event.listen(engine, "begin", partial(_execute, limit))
+    if engine.dialect.driver == "pymysql":
+        sa.event.listen(engine, "connect", _probe_host)
     return engine
+
+
+def _probe_host(connection: Any, _: object) -> None:
+    used: socket.socket = connection._sock  # noqa: SLF001 - PyMySQL has no other way
+    if used.family is not socket.AF_UNIX:
+        for name, value in _SOCKET_OPTIONS.items():
+            if (option := getattr(socket, name, None)) is not None:
+                used.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _execute(statement: str, connection: sa.Connection) -> None:

@@ -86,6 +86,7 @@ def test_a_statement_does_not_wait_hours_for_a_host_that_is_gone(driver, query):
         engine.connect()
     probes = int(given["keepalives_interval"]) * int(given["keepalives_count"])
     assert int(given["keepalives_idle"]) + probes == (65 if query else 120)
+    assert given["tcp_user_timeout"] == 120_000  # keepalive is not used while data is being sent
 
 
 def test_a_row_in_the_next_lines_of_postgresql_s_error_is_not_shown():
