@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from tests.spark.conftest import Sender, cut
 from tests.support.mariadb import MariaDBServer
 from tests.support.postgres import PostgresServer
 from tests.support.topics import TopicFactory
+from tests.support.wait import eventually
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import DataLossError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
@@ -28,6 +31,10 @@ from pyspark_rocketmq.spark import (
     transactional_writer,
     upsert_into,
 )
+from pyspark_rocketmq.spark.features import ReadAllAvailable
+from pyspark_rocketmq.spark.stores.database_connection import open_connection, open_engine
+from pyspark_rocketmq.streams.connectors.database_source import TablesReader
+from pyspark_rocketmq.streams.connectors.dimension import cached_rows
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
@@ -153,6 +160,42 @@ def test_a_server_that_ends_in_a_transaction_refuses_no_rows(
         str(caught.value),
     )
     assert store.offsets() == {}
+
+
+@pytest.mark.parametrize("use", ["store", "dimension", "added rows"])
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+def test_a_server_that_restarts_between_batches_is_waited_for(
+    url: str, store: SqlOffsetStore, database: sa.Engine, postgres: PostgresServer, use: str, caplog
+) -> None:
+    options = {"url.password": url, "pattern": "totals", "idField": "n", "refreshSeconds": "0"}
+    added = TablesReader(options, SYSTEM_CLOCK)
+
+    def batch() -> object:
+        if use == "dimension":
+            return cached_rows(url, "SELECT count(*) AS rows FROM bodies", 0, clock=SYSTEM_CLOCK)
+        if use == "added rows":
+            return added.latestOffset({}, ReadAllAvailable())
+        with store.transaction() as transaction:
+            return transaction.handle.scalar(sa.text("SELECT count(*) FROM bodies"))
+
+    before = batch()
+    database.dispose()
+    with ThreadPoolExecutor(1) as pool:
+        postgres.stop()
+        try:
+            late = pool.submit(batch)
+            eventually(lambda: "waiting for it" in caplog.text or late.done(), what="the server to be missed")
+        finally:
+            postgres.start()
+        assert late.result(120) == before
+
+
+@pytest.mark.parametrize("url", ["postgres", MARIADB], indirect=True)
+def test_a_database_that_refuses_the_user_is_not_asked_again(url: str, caplog) -> None:
+    wrong = sa.make_url(url).set(username="nobody_known", password="wrong", database="no_such")
+    with pytest.raises(RocketMQError, match="does not answer"):
+        open_connection(open_engine(wrong.render_as_string(hide_password=False)), SYSTEM_CLOCK)
+    assert "waiting for it" not in caplog.text
 
 
 @pytest.mark.parametrize("url", ["postgres", MARIADB], indirect=True)

@@ -38,6 +38,14 @@ class PostgresServer:
         self._server.cleanup()
         self._folder.cleanup()
 
+    def stop(self) -> None:
+        """Stop the server, until it is started again."""
+        self._server.stop()
+
+    def start(self) -> None:
+        """Start the server that was stopped, with its databases."""
+        self._server.ensure_postgres_running()
+
     def fresh_database(self) -> str:
         """Create a database and return its URL."""
         name = f"test_{next(self._numbers)}"

@@ -234,11 +234,13 @@ def test_a_worker_says_what_is_wrong_with_a_table(cities):
     ],
 )
 def test_a_database_that_cannot_be_reached_is_said_without_its_password(url, told):
+    clock = FakeClock(0)
     with pytest.raises(PlanError, match=f"(?s){told}") as raised:
         DimensionTable.load(url, "cities", 5, "dimJoin#1")
     assert "hidden" not in "".join(traceback.format_exception(raised.value))
     with pytest.raises(RocketMQError, match=f"(?s){told}") as raised:
-        cached_rows(url, "cities", 5, clock=FakeClock(0))
+        cached_rows(url, "cities", 5, clock=clock)
+    assert clock.now_s == pytest.approx(60 if "connection" in told else 0, abs=1)  # for a restart
     assert "hidden" not in "".join(traceback.format_exception(raised.value))
 
 

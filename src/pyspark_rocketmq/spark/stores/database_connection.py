@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.spark.stores.database_url import parse_url, shown_url
 
@@ -15,6 +18,19 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 __all__ = ["connected", "database_errors", "first_line", "open_connection", "open_engine"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_RESTART_MS: Final = 60_000
+"""The time that a server has to restart."""
+_POLL_S: Final = 0.5
+
+_NOT_UP: Final = re.compile(
+    "Is the server running|the database system is |server closed the connection unexpectedly"  # libpq's
+    r"|^\((2003|2013|1053),"  # MySQL's: not reached, lost before it greets, and stopping
+)
+_UNKNOWN_HOST: Final = re.compile(r"\[Errno -")
+"""Of Python's errors for names, which are negative numbers."""
 
 _LOCK_WAITS: Final = {
     "postgresql": "SELECT set_config('lock_timeout', '60s', true) "
@@ -57,7 +73,7 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 @contextmanager
-def connected(url: str, *, advice: str) -> Iterator[sa.Connection]:
+def connected(url: str, *, advice: str, clock: Clock | None = None) -> Iterator[sa.Connection]:
     """Connect to a database.
 
     Parameters
@@ -66,6 +82,8 @@ def connected(url: str, *, advice: str) -> Iterator[sa.Connection]:
         SQLAlchemy's.
     advice : str
         What to check if the database refuses a statement.
+    clock : Clock, optional
+        See `open_connection`.
 
     Raises
     ------
@@ -75,7 +93,8 @@ def connected(url: str, *, advice: str) -> Iterator[sa.Connection]:
         The database does not answer, or refuses a statement.
     """
     engine = open_engine(url)
-    with open_connection(engine) as connection, database_errors(engine.url, advice=advice):
+    opened = open_connection(engine, clock)
+    with opened as connection, database_errors(engine.url, advice=advice):
         yield connection
 
 
@@ -124,8 +143,14 @@ def _execute(statement: str, connection: sa.Connection) -> None:
     connection.exec_driver_sql(statement)
 
 
-def open_connection(engine: sa.Engine) -> sa.Connection:
+def open_connection(engine: sa.Engine, clock: Clock | None = None) -> sa.Connection:
     """Return a connection to a database.
+
+    Parameters
+    ----------
+    engine : sqlalchemy.Engine
+    clock : Clock, optional
+        By which a server that is not up is waited for, for a minute: it has answered before, and restarts.
 
     Raises
     ------
@@ -134,15 +159,32 @@ def open_connection(engine: sa.Engine) -> sa.Connection:
     """
     import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
-    # Drivers raise their own errors for parameters that they do not know.
-    try:
-        return engine.connect()
-    except (sa.exc.SQLAlchemyError, TypeError, ValueError) as error:
-        raise RocketMQError(
-            f"the database does not answer: {_reason(error, engine.url)}; check the URL, and that the server "
-            "runs",
-            url=shown_url(engine.url),
-        ) from None
+    deadline = None if clock is None else Deadline(clock, _RESTART_MS)
+    waited = False
+    while True:
+        # Drivers raise their own errors for parameters that they do not know.
+        try:
+            return engine.connect()
+        except (sa.exc.SQLAlchemyError, TypeError, ValueError) as error:
+            reason = _reason(error, engine.url)
+            if clock is None or deadline is None or deadline.expired or not _is_not_up(error, reason):
+                raise RocketMQError(
+                    f"the database does not answer: {reason}; check the URL, and that the server runs",
+                    url=shown_url(engine.url),
+                ) from None
+        if not waited:
+            _LOG.warning("the database does not answer, waiting for it: %s", reason)
+        waited = True
+        clock.sleep(_POLL_S)
+
+
+def _is_not_up(error: Exception, reason: str) -> bool:
+    """Whether no server was there to answer. One that refuses the user or database is not asked again."""
+    import sqlalchemy as sa  # noqa: PLC0415 - an extra
+
+    known = isinstance(error, sa.exc.OperationalError) and _UNKNOWN_HOST.search(reason) is None
+    refused = "FATAL" in reason and "the database system is " not in reason
+    return known and not refused and _NOT_UP.search(reason) is not None
 
 
 @contextmanager

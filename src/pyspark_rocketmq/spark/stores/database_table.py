@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType, TimestampType
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark.body_formats import quote
 from pyspark_rocketmq.spark.stores.database_connection import connected
@@ -86,7 +87,7 @@ class DatabaseTable:
         """
         schema = StructType([kind for kind in rows.schema.fields if kind.name != removed])
         columns = schema.fieldNames()
-        with self._connected() as connection:
+        with self._connected(SYSTEM_CLOCK) as connection:
             dialect = connection.dialect.name
             target = reflect_table(connection, self.name, self.schema, schema, self.key)
         local = _local_times(dialect, target, schema)
@@ -96,7 +97,7 @@ class DatabaseTable:
         if not found.num_rows:
             return
         kept = found.select(columns)
-        with self._connected() as connection, connection.begin():
+        with self._connected(SYSTEM_CLOCK) as connection, connection.begin():
             if removed is not None:
                 is_removed = found[removed]
                 gone = found.filter(is_removed).select(list(self.key))
@@ -109,8 +110,8 @@ class DatabaseTable:
                 statement = upsert_statement(dialect, target, self.key, columns)
             execute_rows(connection, statement, target, kept)
 
-    def _connected(self) -> AbstractContextManager[sa.Connection]:
-        return connected(self.url, advice=f"check the rows, and table {self.name}")
+    def _connected(self, clock: Clock | None = None) -> AbstractContextManager[sa.Connection]:
+        return connected(self.url, advice=f"check the rows, and table {self.name}", clock=clock)
 
 
 def _local_times(dialect: str, target: sa.Table, rows: StructType) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
@@ -102,7 +103,7 @@ class SqlOffsetStore(OffsetStore[sa.Connection]):
         """
         if self._engine is None:
             self._engine = self._with_tables()
-        with self._begun(self._engine) as connection:
+        with self._begun(self._engine, SYSTEM_CLOCK) as connection:
             yield _SqlTransaction(connection, self._job)
 
     def _with_tables(self) -> sa.Engine:
@@ -112,10 +113,10 @@ class SqlOffsetStore(OffsetStore[sa.Connection]):
         return engine
 
     @contextmanager
-    def _begun(self, engine: sa.Engine) -> Iterator[sa.Connection]:
+    def _begun(self, engine: sa.Engine, clock: Clock | None = None) -> Iterator[sa.Connection]:
         advice = "the transaction is rolled back, and its batch runs again when the query is started again"
         said = database_errors(engine.url, advice=advice, job=self._job)
-        with open_connection(engine) as connection, said, connection.begin():
+        with open_connection(engine, clock) as connection, said, connection.begin():
             yield connection
 
     def close(self) -> None:

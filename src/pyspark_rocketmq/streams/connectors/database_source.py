@@ -87,6 +87,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock
         self._next: Deadline | None = None
         self._frozen: dict[str, int] | None = None
+        self._has_answered = False
         try:
             self._pattern = re.compile(given["pattern"])
         except re.error as error:
@@ -104,6 +105,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Store the ids at which the run stops."""
         with self._connected() as connection:
             self._frozen = self._ends(connection, {}, None)
+        self._has_answered = True
         self._settle(self._frozen)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
@@ -113,6 +115,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         with self._connected() as connection:
             ends = self._ends(connection, start, most)
+        self._has_answered = True
         if self._frozen is not None:
             return start | ends
         more = most is not None and ends  # of a table with more rows than the limit of a batch
@@ -125,6 +128,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._url,
             advice=f"tables whose names match tablePattern need the column {self._id} (idField), and a user "
             "who may read them",
+            clock=self._clock if self._has_answered else None,
         )
 
     def _ends(self, connection: sa.Connection, start: dict[str, int], most: int | None) -> dict[str, int]:
@@ -185,6 +189,7 @@ class TablesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         import sqlalchemy as sa  # noqa: PLC0415 - an extra
 
         assert isinstance(partition, TableRange)
+        self._has_answered = True  # to the driver
         query = self._rows(partition.table, partition.after, [sa.text("*")])
         query = query.where(sa.column(self._id) <= partition.until).order_by(sa.column(self._id))
         with self._connected() as connection:

@@ -136,7 +136,7 @@ def cached_rows(origin: str, query: str | None, refresh_s: float, *, clock: Cloc
     known, began = _LOADED.get(key), clock.monotonic()
     if known is not None and began - known[0] < refresh_s:
         return known[1]
-    rows = _database_rows(origin, query) if query else _whole_file_rows(origin, clock)
+    rows = _database_rows(origin, query, clock) if query else _whole_file_rows(origin, clock)
     _LOADED[key] = (began, rows)  # what changes while a large table is loaded may not be in it
     return rows
 
@@ -190,8 +190,8 @@ def _statement(query: str) -> str:
     return f"SELECT * FROM {query}" if _TABLE.fullmatch(query.strip()) else query  # noqa: S608 - the user's
 
 
-def _database_rows(url: str, query: str) -> list[dict[str, Any]]:
-    with _result(url, query) as result:
+def _database_rows(url: str, query: str, clock: Clock) -> list[dict[str, Any]]:
+    with _result(url, query, clock) as result:
         return [dict(row) for row in result.mappings()]
 
 
@@ -201,8 +201,9 @@ def _database_columns(url: str, query: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _result(url: str, query: str) -> Iterator[sa.CursorResult[Any]]:
-    with connected(url, advice="check the table or query of the dimension") as connection:
+def _result(url: str, query: str, clock: Clock | None = None) -> Iterator[sa.CursorResult[Any]]:
+    advice = "check the table or query of the dimension"
+    with connected(url, advice=advice, clock=clock) as connection:
         # As it is: a colon or a percent sign in it begins no parameter.
         as_it_is = connection.execution_options(no_parameters=True)
         yield as_it_is.exec_driver_sql(_statement(query))
