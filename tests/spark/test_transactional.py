@@ -33,6 +33,7 @@ from pyspark_rocketmq.spark import (
 )
 from pyspark_rocketmq.spark.features import ReadAllAvailable
 from pyspark_rocketmq.spark.stores.database_connection import open_connection, open_engine
+from pyspark_rocketmq.spark.stores.foreach_batch import write_in_turn
 from pyspark_rocketmq.streams.connectors.database_source import TablesReader
 from pyspark_rocketmq.streams.connectors.dimension import cached_rows
 
@@ -299,6 +300,46 @@ def test_two_writers_of_one_job_do_not_both_succeed(url: str, store: SqlOffsetSt
         transaction.advance(before, batch, ranges)
     second.close()
     assert store.offsets() == {QUEUE: 5}
+
+
+@pytest.mark.parametrize("url", ["postgres", MARIADB], indirect=True)
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("query", ["q", "another"])
+def test_a_commit_of_an_earlier_run_that_comes_late_is_not_that_of_another_query(
+    spark: SparkSession, url: str, store: SqlOffsetStore, database: sa.Engine, is_first: bool, query: str
+) -> None:
+    """Its server was frozen, and the job was killed and started again meanwhile."""
+    earlier, rows, ranges = SqlOffsetStore(url, job="orders"), spark.sql("SELECT 'a' AS body"), []
+    if not is_first:
+        ranges = [OffsetRange(QUEUE, 0, 5)]
+        with store.transaction() as transaction:
+            transaction.advance(StoredProgress(), BatchId("q", 0), [])
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        if database.dialect.name == "postgresql"
+        else "SELECT variable_value > 0 FROM information_schema.global_status "
+        "WHERE variable_name = 'innodb_row_lock_current_waits'"
+    )
+
+    def is_waiting() -> bool:
+        with database.connect() as connection:
+            return bool(connection.scalar(sa.text(waiting)))
+
+    with ThreadPoolExecutor(1) as pool:
+        with earlier.transaction() as transaction:
+            transaction.advance(transaction.progress(), BatchId(query, 1), ranges)
+            append_to("bodies")(transaction.handle, rows)
+            written = store, BatchId("q", 1), ranges, rows, append_to("bodies")
+            later = pool.submit(write_in_turn, *written)
+            eventually(lambda: later.done() or is_waiting(), 60, what="the later run at the row")
+        if query == "q":
+            later.result(120)
+        else:
+            with pytest.raises(DataLossError, match="another query writes"):
+                later.result(120)
+    assert all_rows(database, "bodies") == [("a",)]
+    earlier.close()
 
 
 def test_jobs_are_apart_and_secrets_do_not_show(url: str, store: SqlOffsetStore) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
-from pyspark_rocketmq.planning.batch_replay import BatchTurn, decide_turn
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.model import OffsetRange
+from pyspark_rocketmq.planning.batch_replay import BatchId, BatchTurn, decide_turn
 from pyspark_rocketmq.spark.boundary import called_for_batches
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.spark.stores.offset_store import OffsetStore
 
-__all__ = ["transactional_writer"]
+__all__ = ["transactional_writer", "write_in_turn"]
 
 H = TypeVar("H")
 
@@ -59,13 +61,37 @@ def transactional_writer(
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         log = CheckpointLog(batch.sparkSession, checkpoint)
         identity, ranges = log.batch_id(batch_id), log.ranges(batch_id)
-        with store.transaction() as transaction:
-            before = transaction.progress()
-            if decide_turn(before, identity, ranges) is BatchTurn.REPEAT:
-                # Spark's state (of aggregations, joins) must process the batch nevertheless.
-                batch.write.format("noop").mode("append").save()
-                return
-            transaction.advance(before, identity, ranges)
-            write(transaction.handle, batch)
+        write_in_turn(store, identity, ranges, batch, write)
 
     return called_for_batches(write_batch)
+
+
+def write_in_turn(
+    store: OffsetStore[H],
+    identity: BatchId,
+    ranges: Sequence[OffsetRange],
+    batch: DataFrame,
+    write: Callable[[H, DataFrame], None],
+) -> None:
+    """Write a batch and its progress in one transaction, unless it is written already.
+
+    Raises
+    ------
+    DataLossError
+        The batch does not follow what is stored.
+    """
+    try:
+        with store.transaction() as transaction:
+            before = transaction.progress()
+            if decide_turn(before, identity, ranges) is BatchTurn.NEXT:
+                transaction.advance(before, identity, ranges)
+                write(transaction.handle, batch)
+                return
+    except DataLossError:
+        # The commit of an earlier run may have come meanwhile, from a server that was slow to store it.
+        with store.transaction() as transaction:
+            stored = transaction.progress()
+        if stored.batch != identity or decide_turn(stored, identity, ranges) is BatchTurn.NEXT:
+            raise
+    # Spark's state (of aggregations, joins) must process the batch nevertheless.
+    batch.write.format("noop").mode("append").save()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import assert_never
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from pyspark_rocketmq.planning.batch_replay import BatchTurn, decide_turn
 from pyspark_rocketmq.spark.stores.checkpoint_log import CheckpointLog
 from pyspark_rocketmq.streams.connectors.base import (
     BatchWriter,
@@ -63,7 +61,10 @@ class DatabaseSink(SinkConnector):
 
     def batch_writer(self, plan: Plan, checkpoint: str | None, *, numbered: bool) -> BatchWriter:
         """Return a function that writes rows and progress in one transaction, so each batch counts once."""
-        from pyspark_rocketmq.spark.stores.foreach_batch import transactional_writer  # noqa: PLC0415
+        from pyspark_rocketmq.spark.stores.foreach_batch import (  # noqa: PLC0415
+            transactional_writer,
+            write_in_turn,
+        )
         from pyspark_rocketmq.spark.stores.sql_rows import append_to, upsert_into  # noqa: PLC0415 - an extra
         from pyspark_rocketmq.spark.stores.sql_store import SqlOffsetStore  # noqa: PLC0415 - an extra
 
@@ -84,16 +85,7 @@ class DatabaseSink(SinkConnector):
 
         def by_number(df: DataFrame, number: int) -> None:
             identity = CheckpointLog(df.sparkSession, location).batch_id(number)
-            with store.transaction() as transaction:
-                before = transaction.progress()
-                match decide_turn(before, identity, ()):
-                    case BatchTurn.REPEAT:
-                        df.write.format("noop").mode("append").save()  # the stateful step must run
-                    case BatchTurn.NEXT:
-                        transaction.advance(before, identity, ())
-                        write(transaction.handle, df)
-                    case other:
-                        assert_never(other)
+            write_in_turn(store, identity, (), df, write)
 
         return by_number
 
