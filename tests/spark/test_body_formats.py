@@ -156,6 +156,26 @@ def test_a_number_with_a_large_exponent_is_a_bad_record_at_once(messages, number
     assert found.collect() == [expected, (Decimal("1.50"), number.decode())]
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("body", "settings"),
+    [
+        (r'{"\u0061": 1e2000000000}', {}),
+        (r'{"a": "1\u00652000000000"}', {}),
+        (r'{"a": "1e\u0032000000000"}', {}),
+        (r'{"a": "1e+2,0,0,0,000,000"}', {}),
+        ('{"a": "1e\u0662\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660"}', {}),
+        ("{a: 1e2000000000}", {"allowUnquotedFieldNames": "true"}),
+        ('{"a": /* x */ 1e2000000000}', {"allowComments": "true"}),
+    ],
+)
+def test_no_spelling_of_a_large_exponent_keeps_a_task_busy(messages, body, settings):
+    fine = body.replace("2000000000", "2").replace("\\u0032000000000", "2")
+    df = messages(body.encode(), rb'{"a": "1e\u0031", "b": "\u00e9 be12345"}', fine.encode())
+    found = from_rocketmq(df, schema="a DECIMAL(10, 2)", badRecords="drop", **settings).collect()
+    assert found == [(Decimal("10.00"),)] + [(Decimal("100.00"),)] * (fine != body)
+
+
 def test_decimals_of_csv(messages):
     df = messages(b'"1,234.5",a', b" 7 ,b", b"1.005,c", b"99999999999,d", b"x,e", b",f", b'"",g')
     found = from_rocketmq(df, "csv", schema="a DECIMAL(10, 2), b STRING", badRecords="drop").collect()

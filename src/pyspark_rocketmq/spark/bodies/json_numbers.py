@@ -3,7 +3,8 @@
 # Facts (Spark 4.0 to 4.3, JacksonParser): the number of a DECIMAL is written out before it is compared with
 # the type, which takes 17 s for 1e10000000, and hours for larger exponents. The whole number of a TIMESTAMP
 # is multiplied by 1,000,000 without a check of overflow, which gives a time of any year. For a STRING, a
-# number with an exponent is a double first: "Infinity" or 0.0 if it is out of range.
+# number with an exponent is a double first: "Infinity" or 0.0 if it is out of range. A DECIMAL's text may
+# have commas anywhere, and digits of any script, which Java's BigDecimal takes.
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ from pyspark_rocketmq.spark.bodies.times import NO_OLD_TIMES, add_defaults
 
 __all__ = ["parse_json"]
 
-_EXPONENT: Final = "[eE][-+]?0*[1-9][0-9]{4,}"
-_WILD_DECIMAL: Final = f"[-+0-9.]+{_EXPONENT}"
+_EXPONENT: Final = r"[eE][-+]?0*[\p{Nd}&&[^0]]\p{Nd}{4,}"
+_WILD_DECIMAL: Final = r"[eE][-+,]*(?:\p{Nd},*){5}|[eE][-+,\p{Nd}]*\\u|\\u00(?:3[0-9]|[46]5|2[b-eB-E])"
+"""Wherever it is: a name may be escaped, without quotes, or have a comment after it."""
 _WILD_TEXT: Final = f"{_EXPONENT}|Infinity|^-?0\\.0$"
 _LONG_SECONDS: Final = "-?[0-9]{13,}"
 _LAST_SECOND: Final = (2**63 - 1) // 1_000_000
@@ -54,19 +56,20 @@ def parse_json(
         The result is NULL without it.
     """
     kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    known = _without_wild_numbers(body, kind)
+    known = _without_wild_numbers(body, kind, settings)
     text = known if wild is None else F.coalesce(known, F.lit(wild))
     return F.from_json(text, schema, add_defaults(NO_OLD_TIMES, settings))
 
 
-def _without_wild_numbers(body: Column, schema: DataType) -> Column:
+def _without_wild_numbers(body: Column, schema: DataType, settings: Mapping[str, str]) -> Column:
     """Return a body, or NULL if a DECIMAL or TIMESTAMP in it has a number far out of its range."""
     numbers = _numbers(schema)
     if not isinstance(numbers, StructType):
         return body
     # The patterns also match in other objects, and in texts: the parser tells, for these few bodies.
     suspicious = body.rlike("|".join(sorted(set(_patterns(numbers)))))
-    is_wild = _is_wild(F.from_json(body, numbers), numbers)
+    lenient = {name: value for name, value in settings.items() if name.lower() != "mode"}
+    is_wild = _is_wild(F.from_json(body, numbers, lenient), numbers)
     return F.when(~F.coalesce(F.when(suspicious, is_wild), F.lit(False)), body)
 
 
@@ -101,7 +104,7 @@ def _patterns(numbers: DataType, before: str = "") -> Iterator[str]:
         case MapType():
             yield from _patterns(numbers.valueType, ":")
         case StringType():
-            yield f"{before}\\s*[\"']?{_WILD_DECIMAL}"
+            yield _WILD_DECIMAL
         case _:
             yield f"{before}\\s*{_LONG_SECONDS}"
 
@@ -117,7 +120,7 @@ def _is_wild(value: Column, numbers: DataType) -> Column:
         case MapType():
             found = F.exists(F.map_values(value), lambda each: _is_wild(each, numbers.valueType))
         case StringType():
-            found = value.rlike(_WILD_TEXT)
+            found = F.replace(value, F.lit(",")).rlike(_WILD_TEXT)
         case _:
             found = ~value.between(-_LAST_SECOND, _LAST_SECOND)
     return F.coalesce(found, F.lit(False))
