@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 from tests.support.clocks import FakeClock
@@ -18,6 +19,7 @@ from pyspark_rocketmq.streams.run.job_registry import (
     find_job,
     job_lock,
     jobs,
+    replacing,
     request_stop,
     sources_of,
     take_stop_request,
@@ -171,3 +173,16 @@ def test_a_wish_to_stop_is_granted_once():
     request_stop("a")
     assert take_stop_request("a")
     assert not take_stop_request("a")
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_no_part(tmp_path):
+    file, told = tmp_path / "jobs" / "orders.json", "cannot be written: .*No space.*file=.*orders.json"
+
+    def write():
+        with replacing(file) as new:
+            new.write_text("{")
+            Path("/dev/full").write_text("}")
+
+    with pytest.raises(RocketMQError, match=told):
+        write()
+    assert list(file.parent.iterdir()) == []

@@ -15,7 +15,7 @@ from typing import Final, Self
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.devcluster.system.locking import is_locked, try_file_lock
 from pyspark_rocketmq.errors import OptionError, RocketMQError
-from pyspark_rocketmq.spark.filesystem import local_folder
+from pyspark_rocketmq.spark.filesystem import file_errors, local_folder
 from pyspark_rocketmq.spark.stores.file_log import last_batch
 
 __all__ = [
@@ -49,11 +49,23 @@ def jobs_home() -> Path:
 
 @contextlib.contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Take a file that is written in place of another one: a part of it is never read."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """Take a file that is written in place of another one: a part of it is never read.
+
+    Raises
+    ------
+    RocketMQError
+        The file cannot be written.
+    """
     new = file.with_suffix(f".{os.getpid()}.tmp")
-    yield new
-    new.replace(file)
+    with file_errors("a file of the job cannot be written", file=str(file)):
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            yield new
+            new.replace(file)
+        except OSError:
+            with contextlib.suppress(OSError):  # it may not exist
+                new.unlink()
+            raise
 
 
 def file_name(job: str) -> str:
