@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import io
+import json
 import os
 import pty
 import re
@@ -158,6 +159,29 @@ def test_changes_of_a_column_with_a_dot_are_shown(spark, shown, tmp_path) -> Non
     LiveRows(rows, OutputMode.APPEND, None).watch(shown)
     assert re.search(r"op +a\.b", printed(shown))
     assert re.search(r"\+U +one", printed(shown))
+
+
+def test_a_stream_is_shown_as_a_query_of_the_job_would_write_it(spark, job, shown, tmp_path) -> None:
+    """Aggregates of more groups than Spark hashes, in order; and a join of two windows of one stream."""
+    rows = [{"k": n * 7919 % 300, "n": n, "at": f"2026-01-31T{8 + n // 600:02}:00:00Z"} for n in range(1_800)]
+    folder = tmp_path / "seen"
+    folder.mkdir()
+    (folder / "rows.json").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    hours = "TABLE(TUMBLE(TABLE seen, DESCRIPTOR(at), INTERVAL '1' HOUR))"
+    counts = f"(SELECT window_start AS s, COUNT(*) AS n FROM {hours} GROUP BY window_start, window_end)"
+    ask = Typist(
+        "CREATE TABLE seen (k INT, n INT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ("
+        f"'connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}');",
+        "SET 'trigger' = 'availableNow'; SELECT k, LISTAGG(CAST(n AS STRING)) AS every FROM seen GROUP BY k;",
+        f"SELECT a.n * 10000 + b.n AS found FROM {counts} AS a JOIN {counts} AS b ON a.s = b.s;",
+        "quit",
+    )
+    Shell(spark, job, ask, shown).run()
+    words = printed(shown).split()
+    lists = [list(map(int, word.split(","))) for word in words if word.count(",") == 5]
+    assert len(lists) == 20
+    assert lists == [sorted(numbers) for numbers in lists]
+    assert words.count("6,000,600") == 2, "both hours that are over"
 
 
 @pytest.mark.needs("programs")

@@ -16,7 +16,7 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.options import JobOptions, OutputMode, RuntimeMode, SqlDialect
 from pyspark_rocketmq.spark.monitor.written_rows import WrittenRows, write_counted
 from pyspark_rocketmq.spark.query_end import ends_within, stop_query
-from pyspark_rocketmq.spark.session_settings import ORDER_SETTINGS, WATERMARK_SETTINGS, temporary_settings
+from pyspark_rocketmq.spark.session_settings import temporary_settings
 from pyspark_rocketmq.spark.stores.file_log import forget_unwritten_start
 from pyspark_rocketmq.spark.worker_python import check_worker_python
 from pyspark_rocketmq.sql.error_positions import failures_at, reason_of
@@ -26,8 +26,8 @@ from pyspark_rocketmq.sql.plan.bad_records import SentBadRecords
 from pyspark_rocketmq.sql.plan.planner import Planner, Write
 from pyspark_rocketmq.sql.plan.state_record import keeping_state_record
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
+from pyspark_rocketmq.sql.query_settings import query_settings
 from pyspark_rocketmq.sql.settings import first_settings, query_checkpoint, trigger_of_ttl
-from pyspark_rocketmq.sql.state.steps import STATE_SETTINGS
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,
     CreateTable,
@@ -267,8 +267,7 @@ class SqlJob:
             trigger = {"processingTime": f"{every_ms} milliseconds"}
         writer = write.rows.writeStream.outputMode(write.mode.value).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint).trigger(**trigger)
-        of_state = STATE_SETTINGS if self._planner.keeps_state else {}
-        settings = {**WATERMARK_SETTINGS, **ORDER_SETTINGS, **of_state}
+        settings = query_settings(keeps_state=self._planner.keeps_state)
         forget_unwritten_start(checkpoint)
         record = keeping_state_record(checkpoint, name, write.state)
         with contextlib.ExitStack() as unless_recorded:

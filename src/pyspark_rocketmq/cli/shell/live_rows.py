@@ -22,7 +22,7 @@ from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.session_settings import temporary_settings
 from pyspark_rocketmq.sql.error_positions import reason_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE
-from pyspark_rocketmq.sql.state.steps import STATE_SETTINGS
+from pyspark_rocketmq.sql.query_settings import query_settings
 
 __all__ = ["LiveRows"]
 
@@ -42,7 +42,7 @@ class LiveRows:
     """
 
     def __init__(self, rows: DataFrame, mode: OutputMode, trigger_ms: int | None) -> None:
-        self._settings = STATE_SETTINGS if CHANGE in rows.columns else {}
+        self._settings = query_settings(keeps_state=CHANGE in rows.columns)
         if CHANGE in rows.columns:
             others = [quote(name) for name in rows.columns if name != CHANGE]
             rows = rows.select(F.col(f"{CHANGE}.op").alias("op"), *others)

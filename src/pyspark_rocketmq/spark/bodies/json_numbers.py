@@ -33,7 +33,9 @@ from pyspark_rocketmq.spark.bodies.times import NO_OLD_TIMES, add_defaults
 __all__ = ["parse_json"]
 
 _EXPONENT: Final = r"[eE][-+]?0*[\p{IsDigit}&&[^0]]\p{IsDigit}{4,}"
-_WILD_DECIMAL: Final = r"[eE][-+,]*(?:\p{IsDigit},*){5}|[eE][-+,\p{IsDigit}]*\\u|\\u00(?:3[0-9]|[46]5|2[b-eB-E])"
+_WILD_DECIMAL: Final = (
+    r"[eE][-+,]*(?:\p{IsDigit},*){5}|[eE][-+,\p{IsDigit}]*\\u|\\u00(?:3[0-9]|[46]5|2[b-eB-E])"
+)
 """Wherever it is: a name may be escaped, without quotes, or have a comment after it."""
 _WILD_TEXT: Final = f"{_EXPONENT}|Infinity|^-?0\\.0$"
 _LONG_SECONDS: Final = "-?[0-9]{13,}"

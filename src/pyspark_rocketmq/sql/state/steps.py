@@ -6,7 +6,6 @@ take back rows give each row its kind of change in the column `CHANGE`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -21,7 +20,6 @@ __all__ = [
     "RESULT",
     "ROW",
     "SIDE",
-    "STATE_SETTINGS",
     "VERSION",
     "Aggregate",
     "Distinct",
@@ -34,13 +32,6 @@ __all__ = [
     "Step",
     "Versioned",
 ]
-
-STATE_SETTINGS: Final[Mapping[str, str]] = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    )
-}
-"""What a query with such steps needs when it starts."""
 
 CHANGE: Final = "__change"
 """The last column of a changelog's rows: their kind of change, and its position. No result has it."""
