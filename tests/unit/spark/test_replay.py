@@ -710,6 +710,24 @@ def test_a_queue_that_stays_before_its_position_ends_the_query_though_others_hav
         run.run(1)
 
 
+def test_a_queue_has_the_whole_patience_although_others_ended_before_their_positions_earlier():
+    """Brokers restart one after the other, and each rebuilds its index for some seconds."""
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, STARTS["earliest"], lambda _: None)
+    run.run(1)
+    whole = {queue: list(log) for queue, log in mq.logs.items()}
+    for queue, before in ((A0, B0), (B0, A0), (A0, B0)):
+        mq.logs[queue], mq.logs[before] = mq.logs[queue][:2], whole[before]
+        for _ in range(2):
+            mq.send(A1)
+            run.run(1)
+            mq.clock.now_s += 0.8 * MOVED_BACK_PATIENCE_MS / 2000
+    mq.logs |= {queue: whole[queue] for queue in (A0, B0)}
+    mq.send(A0, B0)
+    run.run(1)
+    check_nothing_lost_nothing_twice(mq, kept)
+
+
 def test_what_a_slave_has_is_read_and_what_it_lacks_is_no_loss():
     mq, kept = world(), Checkpoint()
     run = Query(mq, kept, STARTS["earliest"], lambda _: None)

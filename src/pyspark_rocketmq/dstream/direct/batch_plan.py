@@ -94,7 +94,7 @@ class DirectPlan:
     _failed: set[int] = field(default_factory=set)
     _taken_back: Mapping[MessageQueue, int] = field(default_factory=dict)
     _batches: dict[int, _Batch] = field(default_factory=dict)
-    _waits: dict[_Wait, float] = field(default_factory=dict)
+    _waits: dict[_Wait | MessageQueue, float] = field(default_factory=dict)
     _hidden: HiddenQueues = field(default_factory=HiddenQueues)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -365,18 +365,17 @@ class DirectPlan:
                 raise
             _LOG.warning("no server answers; the batch stays empty: %s", error)
             return Ends()
-        self._waits.pop("outage", None)
         wrong = find_shortened(self.positions, ends.masters)
-        if not wrong:
-            self._waits.pop("shortened", None)
-        elif not self._has_waited("shortened"):
+        self._waits = {queue: since for queue, since in self._waits.items() if queue in wrong}
+        waiting = [queue for queue in wrong if not self._has_waited("shortened", queue)]
+        if waiting:
             # A broker that restarts rebuilds its index: wait for it.
-            _LOG.warning("queues end before their position and wait: %s", ", ".join(map(str, wrong)))
-            ends = ends.holding(wrong)
+            _LOG.warning("queues end before their position and wait: %s", ", ".join(map(str, waiting)))
+            ends = ends.holding(waiting)
         return ends
 
-    def _has_waited(self, what: _Wait) -> bool:
-        since = self._waits.setdefault(what, self.clock.monotonic())
+    def _has_waited(self, what: _Wait, queue: MessageQueue | None = None) -> bool:
+        since = self._waits.setdefault(queue or what, self.clock.monotonic())
         return (self.clock.monotonic() - since) * 1000 >= _PATIENCE_MS[what]
 
 

@@ -114,7 +114,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: SourceOffset | None = None
         self._hidden = HiddenQueues()
         self._witnessed: frozenset[Place] = frozenset()
-        self._behind_until: Deadline | None = None
+        self._behind: Mapping[MessageQueue, Deadline] = {}
         self._absences = Absences(options.heartbeat_patience_ms, clock)
 
     # --- what Spark calls, in its order -------------------------------------------------------
@@ -323,7 +323,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends. Queues that end before their position get some time without delaying others."""
         while True:
             # What a broker told before may be old by now: others may have been waited for.
-            expired = self._behind_until is not None and self._behind_until.expired
+            expired = {queue for queue, until in self._behind.items() if until.expired}
             ends = wait_for_ends(
                 self._open_client(),
                 self._options,
@@ -333,15 +333,13 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 patience_ms=None if self._frozen is None else OPERATION_TIMEOUT_MS,
             )
             wrong = find_shortened(known, ends.masters)
-            if not wrong:
-                self._behind_until = None
+            begun = Deadline(self._clock, MOVED_BACK_PATIENCE_MS)
+            self._behind = {queue: self._behind.get(queue, begun) for queue in wrong}
+            waiting = [queue for queue in wrong if queue not in expired]
+            if not waiting:
                 return ends
-            if expired:
-                return ends
-            if self._behind_until is None:
-                self._behind_until = Deadline(self._clock, MOVED_BACK_PATIENCE_MS)
-            if self._frozen is None and len(wrong) < len(ends.readable):
-                return ends.holding(wrong)
+            if self._frozen is None and len(waiting) < len(ends.readable):
+                return ends.holding(waiting)
             self._clock.sleep(_PAUSE_S)
 
     def _check_witnesses(

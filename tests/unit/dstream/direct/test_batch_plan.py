@@ -342,6 +342,21 @@ def test_a_queue_that_went_back_waits_and_is_then_data_loss():
         world.batch()
 
 
+def test_a_queue_has_the_whole_patience_although_others_ended_before_their_positions_earlier():
+    world = World(A0, A1, B0)
+    world.mq.send(A0, A0, A1, B0, B0)
+    world.batch()
+    whole = {queue: list(log) for queue, log in world.mq.logs.items()}
+    for queue, before in ((A0, B0), (B0, A0), (A0, B0)):  # brokers rebuild their indexes, one after the other
+        world.mq.logs[queue], world.mq.logs[before] = whole[queue][:1], whole[before]
+        for _ in range(2):
+            assert world.batch()[A1] == (1, 1)
+            world.clock.now_s += 4
+    world.mq.logs |= whole
+    world.mq.send(A0, B0)
+    assert world.batch() == {A0: (2, 3), A1: (1, 1), B0: (2, 3)}
+
+
 def test_with_fail_on_data_loss_off_it_goes_on_at_the_end():
     world = World(A0, failOnDataLoss="false")
     world.mq.send(A0, A0)
