@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
@@ -17,7 +18,7 @@ from pyspark_rocketmq.offsets.planning_client import (
     PlanningClient,
 )
 from pyspark_rocketmq.offsets.queue_lookup import is_outage, retry_until, select_queues, topics_to_read
-from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.options import SourceOptions, TimestampStrategy
 from pyspark_rocketmq.options.choices import EventTime
 from pyspark_rocketmq.planning.data_loss import decide_hidden, decide_moved_back
 from pyspark_rocketmq.planning.offset_resolution import (
@@ -79,6 +80,7 @@ def resolve_offsets(
     *,
     start_time_ms: int,
     ends: Mapping[MessageQueue, int] | None = None,
+    strategy: TimestampStrategy | None = None,
 ) -> dict[MessageQueue, int]:
     """Resolve a policy to one offset per queue.
 
@@ -86,6 +88,8 @@ def resolve_offsets(
     ----------
     ends : Mapping, optional
         Max offsets that are already known: "latest" then resolves to them.
+    strategy : TimestampStrategy, optional
+        By default that of the options.
 
     Raises
     ------
@@ -95,7 +99,7 @@ def resolve_offsets(
         A broker does not answer.
     """
     queues = tuple(queues)
-    strategy = options.bounds.starting_timestamp_strategy
+    strategy = strategy or options.bounds.starting_timestamp_strategy
     asked = lookups(policy, queues, start_time_ms=start_time_ms, strategy=strategy)
     answers = _look_up_all_but_ends(client, asked, options)
     known = {queue: ends[queue] for queue in asked.max_offsets if ends and queue in ends}
@@ -296,10 +300,11 @@ def find_late_begins(
     newer = late_policy(policy, start_time_ms=0)
     created = tuple(queue for queue in found.created if first_topics(queue.topic))
     others = tuple(queue for queue in found.new if queue not in created)
+    resolve_late = partial(resolve_offsets, client, strategy=TimestampStrategy.LATEST)  # it may be empty
     try:
         return {
-            **resolve_offsets(client, late, others, options, start_time_ms=started_at_ms),
-            **resolve_offsets(client, newer, created, options, start_time_ms=0),
+            **resolve_late(late, others, options, start_time_ms=started_at_ms),
+            **resolve_late(newer, created, options, start_time_ms=0),
         }
     except RocketMQError as error:
         if not error.retriable:

@@ -490,6 +490,22 @@ def moved_back() -> tuple[FakeRocketMQ, Checkpoint, list[tuple[int, str]]]:
     return mq, kept, whole
 
 
+def test_an_empty_new_queue_has_no_start_that_is_too_late():
+    """``startingOffsetsByTimestampStrategy=error`` is about the query's start."""
+    mq, kept = world(), Checkpoint()
+    options = {"startingTimestamp": "-2s", "startingOffsetsByTimestampStrategy": "error"}
+    mq.send()
+    run = Query(mq, kept, {**options, "subscribePattern": "orders.*"}, lambda _: None)
+    run.run(1)
+    new = MessageQueue("orders-late", "broker-a", 0), MessageQueue("orders", "broker-c", 0)
+    mq.logs |= {queue: [] for queue in new}
+    run.run(1)
+    mq.clock.now_s += 1
+    mq.send(*new)
+    run.run(1)
+    assert [written(kept)[queue] for queue in new] == [mq.bodies(queue, 0, 1) for queue in new]
+
+
 def test_a_queue_that_went_back_ends_the_query():
     mq, kept, _ = moved_back()
     with pytest.raises(DataLossError, match=r"now holds \[0, 2\), but everything up to 4 was read") as raised:
