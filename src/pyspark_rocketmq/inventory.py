@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyspark_rocketmq.model import BrokerData, MessageSelector, Permission
 
 __all__ = ["ClientConnection", "ClusterInfo", "ConsumerConnection", "GroupConfig", "TopicConfig"]
+
+_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,12 @@ class ClusterInfo:
 
     brokers: Mapping[str, BrokerData]
     clusters: Mapping[str, tuple[str, ...]]
+
+    @property
+    def internal_topics(self) -> frozenset[str]:
+        """The topics that bear the names of brokers and clusters: brokers create them for themselves."""
+        replies = {cluster + _REPLY_SUFFIX for cluster in self.clusters}
+        return frozenset({*self.brokers, *self.clusters, *replies})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pyspark_rocketmq.client import Client, MessageQueue, MessageSelector, Outgo
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.read.samples import message_sizes, message_times, served
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
-from pyspark_rocketmq.offsets.queue_lookup import queues_and_brokers
+from pyspark_rocketmq.offsets.queue_lookup import queues_and_brokers, topics_to_read
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.schema import read_schema
@@ -196,6 +196,24 @@ def test_a_route_from_before_a_broker_registered_does_not_say_that_it_had_no_que
         ("orders", "broker-b"),
         ("more", "broker-b"),
     }
+
+
+@pytest.mark.parametrize("namespace", [None, "ns"])
+def test_a_pattern_does_not_match_the_topics_that_bear_the_names_of_brokers_and_clusters(
+    namespace: str | None,
+) -> None:
+    """Brokers create them. Replies to requests are in one of them."""
+    own = ("broker-a", "MockCluster", "MockCluster_REPLY_TOPIC")
+    users = ("orders", "%RETRY%billing") if namespace is None else ("ns%broker-a", "ns%orders")
+    with MockBroker(dict.fromkeys((*own, *users), 1)) as mq:
+        given = {"nameServer": mq.name_server, "subscribePattern": ".*"}
+        given |= {} if namespace is None else {"namespace": namespace}
+        options = parse_options(SourceOptions, given, environ={})
+        retries = parse_options(SourceOptions, given | {"subscribePattern": "%RETRY%.*"}, environ={})
+        with PlanningClient(options.client) as client:
+            found, found_retries = (topics_to_read(client, each) for each in (options, retries))
+    assert found == (("orders",) if namespace is None else ("broker-a", "orders"))
+    assert found_retries == (("%RETRY%billing",) if namespace is None else ())
 
 
 def test_a_queue_beyond_the_number_of_read_queues_is_not_served(mq: MockBroker, client: Client) -> None:

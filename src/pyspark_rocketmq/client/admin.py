@@ -56,8 +56,6 @@ V = TypeVar("V")
 
 READ_WRITE: Final = Permission.READ | Permission.WRITE
 
-_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
-
 
 class Admin:
     """Creates, describes and deletes the resources of a RocketMQ cluster.
@@ -138,9 +136,7 @@ class Admin:
         names = tuple(sorted(namespace.plain(name) for name in all_names if namespace.holds(name)))
         if include_system:
             return names
-        info = self.cluster_info()
-        hidden = info.brokers.keys() | info.clusters.keys()
-        hidden |= {cluster + _REPLY_SUFFIX for cluster in info.clusters}
+        hidden = frozenset[str]() if namespace.name else self.cluster_info().internal_topics
         return tuple(name for name in names if name not in hidden and not is_system_topic(name))
 
     def topic_route(self, topic: str) -> TopicRoute:

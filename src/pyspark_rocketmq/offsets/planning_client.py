@@ -104,12 +104,16 @@ class PlanningClient(Client):
         super().close()
 
     def topics(self) -> tuple[str, ...]:
-        """Return every topic, including system topics."""
+        """Return the topics that patterns are compared with: all but those of brokers and clusters."""
         if self.clock.monotonic() >= self._topics_expire:
             try:
                 from pyspark_rocketmq.client.admin import Admin  # noqa: PLC0415 - for topic patterns only
 
-                self._topics = Admin(self).topics(include_system=True)
+                names = Admin(self).topics(include_system=True)
+                hidden = frozenset[str]()
+                if not self.namespace.name:  # else only those of the namespace are listed
+                    hidden = self.name_servers.cluster_info(deadline=self.deadline()).internal_topics
+                self._topics = tuple(name for name in names if name not in hidden)
             except RouteError as error:  # as with routes: brokers work without name servers
                 if not self._topics:
                     raise
