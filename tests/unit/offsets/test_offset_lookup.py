@@ -20,8 +20,8 @@ from pyspark_rocketmq.errors import (
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import AtTimestamp, Earliest, GroupOffsets, Latest, MessageQueue, StartPolicy
+from pyspark_rocketmq.offsets.hidden_queues import HiddenQueues
 from pyspark_rocketmq.offsets.offset_lookup import (
-    HiddenQueues,
     check_filter,
     fetch_available_ends,
     fetch_running_ends,

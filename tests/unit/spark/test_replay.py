@@ -664,6 +664,23 @@ def test_unread_messages_of_a_queue_that_went_end_the_query_until_it_is_back():
     check_nothing_lost_nothing_twice(mq, kept)
 
 
+def test_a_broker_of_a_hidden_queue_that_dies_while_a_batch_is_planned_holds_nothing_up():
+    mq, kept = world(), Checkpoint()
+    run = Query(mq, kept, STARTS["earliest"], lambda _: None)
+    run.run(1)
+    mq.unreadable.add(A1)
+    mq.send(B0)
+    mq.after_ends = lambda: mq.dead.add("broker-a")
+    run.run(1)
+    assert written(kept)[B0] == mq.bodies(B0, 0, 4)
+    mq.after_ends = lambda: None
+    mq.dead.clear()
+    mq.unreadable.clear()
+    mq.send(A0)
+    run.run(1)
+    check_nothing_lost_nothing_twice(mq, kept)
+
+
 def test_a_filter_is_checked_when_a_query_starts_and_when_brokers_come_later():
     mq, kept, options = world(), Checkpoint(), {"sqlFilter": "amount > 1", "startingOffsets": "earliest"}
     mq.hidden = {"broker-b"}

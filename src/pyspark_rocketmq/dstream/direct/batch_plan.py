@@ -17,9 +17,9 @@ from pyspark_rocketmq.dstream.ranges import OffsetRanges, to_ranges
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.offsets.expired import find_expired
+from pyspark_rocketmq.offsets.hidden_queues import HiddenQueues
 from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
-    HiddenQueues,
     PlanningClient,
     check_filter,
     fetch_running_ends,

@@ -13,9 +13,9 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
+from pyspark_rocketmq.offsets.hidden_queues import HiddenQueues
 from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
-    HiddenQueues,
     PlanningClient,
     check_filter,
     fetch_available_ends,
