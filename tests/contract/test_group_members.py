@@ -10,7 +10,7 @@ import pytest
 from tests.support.topics import TopicFactory
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, MessageSelector
+from pyspark_rocketmq.client import Admin, Client, MessageSelector
 from pyspark_rocketmq.client.groups.membership import Membership
 from pyspark_rocketmq.devcluster import DevCluster
 
@@ -98,3 +98,20 @@ def test_a_member_is_told_at_once_who_comes_and_goes(
 def test_who_joins_is_told_too(members: Members) -> None:
     _, one = members.join("one")
     members.hears("one", one, 0)
+
+
+@pytest.mark.timeout(300)
+def test_a_broker_that_is_killed_forgets_who_has_locked_a_queue(group: str) -> None:
+    with DevCluster() as own, ExitStack() as clients:
+        with Client(own.name_server) as admin:
+            Admin(admin).create_topic("orders", queues=1)
+            (queue,) = admin.read_queues("orders")
+        _, one = Members(own, "orders", group, clients).join("one")
+        _, two = Members(own, "orders", group, clients).join("two")
+        assert (one.lock([queue]), two.lock([queue])) == ({queue: True}, {queue: False})
+        assert one.keeps_lock(queue)
+        own.broker().kill()
+        eventually(lambda: not one.keeps_lock(queue), SOON_S, what="a lock that may be another member's")
+        own.broker().start()
+        eventually(lambda: two.lock([queue]) == {queue: True}, SOON_S, what="the lock for who asks first")
+        assert one.lock([queue]) == {queue: False}

@@ -194,6 +194,21 @@ def test_locks_are_held_by_one_member_and_those_of_a_broker_that_is_away_by_none
         assert one.lock(queues) == {q: not theirs[q] for q in queues if q.broker_name == "broker-a"}
 
 
+def test_a_lock_is_kept_as_long_as_the_connection_that_it_was_asked_for_on(mq, client):
+    (here, *_), (there, *_) = ([q for q in mq.queues("orders") if q.broker_name == b] for b in mq.brokers)
+    one = join(client, "one")
+    assert not one.keeps_lock(here)
+    one.lock([here, there])
+    assert one.keeps_lock(here)
+    assert one.keeps_lock(there)
+    mq.stop_broker("broker-b", unregister=False)
+    mq.start_broker("broker-b")
+    eventually(lambda: not one.keeps_lock(there), what="an end that no request has met yet")
+    assert one.keeps_lock(here)
+    one.lock([there])
+    assert one.keeps_lock(there)
+
+
 def test_who_leaves_is_no_member_any_more(mq, client):
     one, addr = join(client, "one"), mq.address("broker-a")
     with client_of(mq.name_server) as other_client:

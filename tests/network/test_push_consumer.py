@@ -25,6 +25,7 @@ from pyspark_rocketmq.client import (
     PushOptions,
 )
 from pyspark_rocketmq.client.groups import push_consumer, push_lane, push_worker
+from pyspark_rocketmq.client.groups.membership import Membership
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.options import ClientOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -237,6 +238,48 @@ def test_a_broker_that_is_away_holds_up_no_other(mq, member, how: str, ordered: 
     put(mq, there, b"back")
     eventually(lambda: b"back" in one.bodies + two.bodies, 40, what="the broker that came back")
     eventually(lambda: mq.committed(GROUP, there) == 1, 20, what="its commit")
+
+
+def test_in_order_nothing_is_called_under_a_lock_that_a_restarted_broker_has_forgotten(mq, member):
+    queue = mq.queue("payments", 0, "broker-b")
+    put(mq, queue, *numbered("m", 3))
+    called, go = threading.Event(), threading.Event()
+    one = member(start=FIRST, ordered=True)
+
+    def answer(messages: Sequence[Message]) -> None:
+        called.set()
+        assert go.wait(30)
+
+    one.answer = answer
+    one.start("payments")
+    assert called.wait(30)
+    mq.stop_broker("broker-b", unregister=False)
+    unheard = mq.inject(Silence(), on=RequestCode.HEART_BEAT, times=None, broker="broker-b")
+    mq.start_broker("broker-b")
+    with Client(mq.name_server) as client:
+        other = Membership(
+            client, GROUP, "other", {}, broadcasting=False, start=FIRST.value, on_change=lambda: None
+        )
+        assert other.lock([queue]) == {queue: True}, "brokers keep locks in memory"
+        go.set()
+        eventually(lambda: unheard.hits > 1, 30, what="a member that the broker does not know yet")
+        mq.heal()
+        eventually(lambda: queue not in one.queues("payments"), 30, what="a queue that another member has")
+        assert one.bodies == [b"m0"]
+        other.unlock([queue])
+    eventually(lambda: one.bodies[-1] == b"m2", 30, what="the rest when the lock is free")
+
+
+def test_in_order_calls_continue_at_once_after_a_connection_has_ended(mq, member):
+    queue = mq.queue("payments", 0, "broker-b")
+    one = member(start=FIRST, ordered=True).start("payments")
+    eventually(lambda: queue in one.queues("payments"), 30, what="the queue")
+    mq.stop_broker("broker-b", unregister=False)
+    mq.start_broker("broker-b")
+    locked = mq.asked[RequestCode.LOCK_BATCH_MQ]
+    put(mq, queue, b"m0")
+    eventually(lambda: one.bodies == [b"m0"], 15, what="a message under a new lock")  # not after 20 s
+    assert mq.asked[RequestCode.LOCK_BATCH_MQ] > locked
 
 
 def test_a_group_starts_while_a_broker_is_away(mq, member):

@@ -350,6 +350,8 @@ class Cluster(MockData):
         server = self.servers[name, broker_id]
         server.stop(state)
         if state is State.KILLED:
+            if broker_id == MASTER_ID:
+                self._stores[name].locks.clear()  # brokers have them in memory
             notice_s = self._network.chance.random() * 10
             for one in self.name_servers:
                 self._network.scheduler.after(notice_s, partial(self._gone, one, name, broker_id))

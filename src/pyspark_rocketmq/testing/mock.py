@@ -217,6 +217,7 @@ class MockCluster(MockData):
         if broker_id == MASTER_ID:
             with self._lock:
                 self._stores[broker].members.clear()
+                self._stores[broker].locks.clear()
         if unregister:
             self._announce(broker)
 

@@ -5,7 +5,8 @@
 #   notifies the others (NOTIFY_CONSUMER_IDS_CHANGED). A member sends a heartbeat to every server, slaves
 #   included, every 30 s; a broker removes a member after 120 s without one.
 # - The list of members is requested from one broker of the topic; code 1: no member is registered there.
-# - A lock expires after 60 s at the broker; Java renews it every 20 s and relies on it for 30 s.
+# - A lock expires after 60 s at the broker; Java renews it every 20 s and relies on it for 30 s. Brokers keep
+#   locks in memory: one that restarts gives them to whoever asks first.
 # - The first heartbeat creates the group's topic %RETRY%group.
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Membership:
         self._subscriptions = dict(subscriptions)
         self._on_change = on_change
         self._registered: dict[str, weakref.ref[Connection]] = {}
+        self._locked_by: dict[MessageQueue, weakref.ref[Connection]] = {}
         names = client.namespace
         self._heartbeat = encode_heartbeat(
             client_id,
@@ -158,16 +160,25 @@ class Membership:
         for addr, some in self._by_master(queues).items():
             try:
                 deadline = self._client.deadline(self._client.request_timeout_ms)
-                answer = self._client.connection(addr).call(
-                    LockBatchMqRequest(), self._lock_body(some), deadline=deadline
-                )
+                connection = self._client.connection(addr)
+                answer = connection.call(LockBatchMqRequest(), self._lock_body(some), deadline=deadline)
                 found = decode_locked_queues(answer.require().body)
             except RocketMQError:
                 continue
             plain = self._client.namespace.plain
             locked = {MessageQueue(plain(q.topic), q.broker_name, q.queue_id) for q in found}
             answers |= {queue: queue in locked for queue in some}
+            self._locked_by |= dict.fromkeys(some, weakref.ref(connection))
         return answers
+
+    def keeps_lock(self, queue: MessageQueue) -> bool:
+        """Whether the connection that the queue was locked by is open: else its broker may have restarted."""
+        reference = self._locked_by.get(queue)
+        connection = None if reference is None else reference()
+        if connection is None:
+            return False
+        connection.poll()  # no other thread may read now
+        return connection.alive
 
     def unlock(self, queues: Collection[MessageQueue]) -> None:
         """Release locks, and wait for it: a broker may execute first what is sent after it, such as a lock.

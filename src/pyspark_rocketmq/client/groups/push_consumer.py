@@ -277,6 +277,7 @@ class PushConsumer:
         self, queue: MessageQueue, position: int, on_deferred: Callable[[], None]
     ) -> QueueWorker:
         assert self._delivery is not None
+        assert self._membership is not None
         return QueueWorker(
             self._client,
             self.group,
@@ -287,6 +288,7 @@ class PushConsumer:
             deliver=self._delivery,
             take_run=self._take_run,
             on_deferred=on_deferred,
+            keeps_lock=functools.partial(self._membership.keeps_lock, queue),
         )
 
     # --- the rebalancing thread: it requests routes and the list of members, nothing else ---

@@ -1,8 +1,7 @@
 """A member's requests to one broker, in one thread per broker: a broker that is down does not delay others.
 
 Heartbeats, locks, start offsets, commits and messages that are sent back are requests to one broker. Each
-broker has a lane. The lane has the member's queues at this broker, by topic: a step that fails for one topic
-is retried after a pause and does not delay the other topics.
+broker has a lane with the member's queues there, by topic. A topic whose step fails delays no other.
 """
 
 from __future__ import annotations
@@ -226,6 +225,7 @@ class BrokerLane:
     def _send_heartbeat(self, addr: str, *, again: bool) -> None:
         if self._member.membership.send_heartbeat(addr, again=again):
             self._pauses.clear()  # the broker is back: retry now
+            self._due.pop("lock", None)  # it may have restarted without its locks
             self._doubt_queues()
             self._member.on_registered()
 

@@ -79,6 +79,8 @@ class QueueWorker:
         Takes whole pulls instead; limits in messages then count pulls.
     on_deferred : Callable
         Called when messages wait to be sent back. Must return immediately.
+    keeps_lock : Callable
+        Whether the broker that locked the queue has run since then, as far as is known.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class QueueWorker:
         deliver: Deliver,
         take_run: TakeRun | None = None,
         on_deferred: Callable[[], None] = lambda: None,
+        keeps_lock: Callable[[], bool] = lambda: True,
     ) -> None:
         self.queue = queue
         self._client = client
@@ -102,6 +105,7 @@ class QueueWorker:
         self._deliver = deliver
         self._take_run = take_run
         self._on_deferred = on_deferred
+        self._keeps_lock = keeps_lock
         self._deferred: dict[int, _Deferred] = {}
         self._decoder = PushDecoder(client, group, queue, selector, options)
         self._next = position
@@ -256,13 +260,16 @@ class QueueWorker:
             self._calling = True
             try:
                 while not self.stopped:
-                    if self._options.broadcasting or self._client.clock.monotonic() < self._locked_until:
+                    if self._options.broadcasting or self._is_locked():
                         call()
                         return True
                     self.pause(_POLL_S)
                 return False
             finally:
                 self._calling = False
+
+    def _is_locked(self) -> bool:
+        return self._client.clock.monotonic() < self._locked_until and self._keeps_lock()
 
     # --- pulling ---
 

@@ -497,6 +497,16 @@ def test_a_lock_that_a_broker_does_not_confirm_is_requested_again_every_two_seco
     assert world.lane.queues == (A0,), "what a broker does not say is no loss"
 
 
+def test_locks_are_renewed_at_once_at_a_broker_that_may_have_forgotten_them():
+    world = World(ordered=True)
+    world.lane.assign("orders", {A0})
+    world.turn(3)
+    assert world.broker.asked["lock"] == 2, "at its begin, and in the first round"
+    world.broker.registered = False
+    world.turn()
+    assert world.broker.asked["lock"] == 3
+
+
 def test_a_worker_that_broke_is_replaced():
     world = World()
     world.lane.assign("orders", {A0})

@@ -35,6 +35,7 @@ class World:
         self.clock = FakeClock()
         self.delivered: list[list[Message]] = []
         self.wakes = 0
+        self.keeps_lock = True
         self.worker = QueueWorker(
             self,
             "billing",
@@ -45,6 +46,7 @@ class World:
             deliver=self._deliver,
             take_run=(lambda _, run: None) if runs else None,
             on_deferred=self._wake,
+            keeps_lock=lambda: self.keeps_lock,
         )
         self.messages = messages(*offsets)
         sizes = [(message.queue_offset, len(message.body)) for message in self.messages]
@@ -327,5 +329,15 @@ def test_messages_go_to_an_ordered_listener_only_under_a_lock(
     assert called_in_order(world) is called
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_lock_is_relied_on_while_its_broker_keeps_it(kept: bool):
+    world = World(ordered=True)
+    world.worker.record_lock(held=True, asked_at=world.clock.monotonic())
+    world.keeps_lock = kept
+    assert called_in_order(world) is kept
+
+
 def test_a_broadcasting_member_needs_no_lock():
-    assert called_in_order(World(ordered=True, broadcasting=True))
+    world = World(ordered=True, broadcasting=True)
+    world.keeps_lock = False
+    assert called_in_order(world)
