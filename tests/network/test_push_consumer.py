@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from tests.support.threads import HostWithoutThreads
 from tests.support.topics import put
-from tests.support.wait import eventually
+from tests.support.wait import eventually, within
 
 from pyspark_rocketmq.client import (
     Admin,
@@ -316,6 +316,27 @@ def test_closing_waits_for_no_broker_that_is_away(mq, member):
 
 
 # --- messages that are put off --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_consumer_that_is_closed_in_its_listener_waits_for_no_call_but_commits_it(mq, member, ordered):
+    queue = mq.queue("payments", 0, "broker-a")
+    put(mq, queue, *numbered("m", 5))
+    one = member(start=FIRST, ordered=ordered, threads=1)
+    closed = threading.Event()
+
+    def answer(messages: Sequence[Message]) -> None:
+        if messages[0].body == b"m2":
+            with within(3):
+                one.consumer.close()
+            closed.set()
+
+    one.answer = answer
+    one.start("payments")
+    assert closed.wait(30)
+    eventually(lambda: mq.committed(GROUP, queue) == 3, 15, what="a commit of the call that closed")
+    one.consumer.close()
+    assert one.bodies == numbered("m", 3)
 
 
 def test_a_message_that_cannot_be_sent_back_holds_no_thread_of_the_listener(mq, member, monkeypatch):

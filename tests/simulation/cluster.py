@@ -120,6 +120,8 @@ class Cluster(MockData):
         self.servers: dict[tuple[str, int], Server] = {}
         self._lives: dict[tuple[str, int], object] = {}
         self.retired: set[str] = set()
+        self.lost_locks: dict[str, float] = {}
+        """When a broker last lost the locks of queues."""
         self.happened = Counter[str]()
         self.partial_routes: set[str] = set()
         """Topics of which a client was told a route that lacks queues to write to."""
@@ -352,6 +354,7 @@ class Cluster(MockData):
         if state is State.KILLED:
             if broker_id == MASTER_ID:
                 self._stores[name].locks.clear()  # brokers have them in memory
+                self.lost_locks[name] = self._network.scheduler.now
             notice_s = self._network.chance.random() * 10
             for one in self.name_servers:
                 self._network.scheduler.after(notice_s, partial(self._gone, one, name, broker_id))

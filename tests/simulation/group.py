@@ -138,6 +138,8 @@ class Group:
         What the group subscribes to.
     committed : callable
         Returns the group's offsets at the brokers.
+    lost_locks : Mapping
+        When a broker last lost the locks of its queues.
     """
 
     def __init__(
@@ -151,6 +153,7 @@ class Group:
         *,
         selector: MessageSelector,
         committed: Callable[[], list[tuple[MessageQueue, int]]],
+        lost_locks: Mapping[str, float],
     ) -> None:
         self._stage = stage
         self._history = stage.history
@@ -161,6 +164,7 @@ class Group:
         self._chance = chance
         self._selector = selector
         self._committed = committed
+        self._lost_locks = lost_locks
         self._slots = [_Slot(number) for number in range(plan.slots)]
         self._running: dict[MessageQueue, dict[Process, float]] = {}
         self._newest: dict[MessageQueue, int] = {}
@@ -304,8 +308,9 @@ class Group:
         if not self._plan.options.ordered:
             return
         now = self._stage.scheduler.now
+        locked_s = max(now - _LOCK_VALID_S, self._lost_locks.get(queue.broker_name, 0.0))
         for other, since in self._running.get(queue, {}).items():
-            if other is not process and not other.dead and now - since < _LOCK_VALID_S:
+            if other is not process and not other.dead and since > locked_s:
                 self._history.overlaps.append(f"{queue}: {process.name} beside {other.name} at {now:.3f} s")
 
     def _place(self, message: Message) -> Place | None:

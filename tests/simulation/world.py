@@ -150,6 +150,7 @@ class World:
                 *(self.stage, plan.group, GROUP, TOPIC, options, chance),
                 selector=plan.wanted.selector,
                 committed=self._committed,
+                lost_locks=self.cluster.lost_locks,
             )
         if plan.direct is not None:
             shared = {name: value for name, value in plan.options.items() if name in _SHARED_OPTIONS}

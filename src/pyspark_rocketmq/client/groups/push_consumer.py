@@ -236,12 +236,22 @@ class PushConsumer:
         timeout_s : float
             How long to wait for the listener. Messages that are not finished by then are delivered again.
 
-        In a forked child, this does nothing to a consumer that the parent started: its threads are there.
+        In the listener, this returns at once: a thread closes the consumer when the call has returned. In a
+        forked child, it does nothing to a consumer that the parent started: its threads are there.
         """
         if self._thread is not None and self._is_inherited:
             return
         self._ends.set()
         self._wake.set()
+        if self._delivery is None or not self._delivery.is_calling:
+            self._close(timeout_s)
+            return
+        for lane in list(self._lanes.values()):
+            lane.stop_pulling()  # no call follows this one
+        close = functools.partial(self._close, timeout_s)
+        Worker(self._client.host, close, name=f"push-{self.group}-close").start()
+
+    def _close(self, timeout_s: float) -> None:
         if self._thread is not None:
             self._thread.join(timeout_s + _JOIN_S)
         lanes = list(self._lanes.values())

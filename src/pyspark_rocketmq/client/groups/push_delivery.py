@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -49,6 +50,9 @@ Listener: TypeAlias = Callable[[Sequence[Message]], ConsumeResult | None]
 """Called with up to ``batch_size`` messages of a queue, in order. None is ``SUCCESS``, an error ``LATER``."""
 
 
+_RUNNING: Final[ContextVar[object]] = ContextVar("the delivery whose listener runs", default=None)
+
+
 class Delivery:
     """Calls the listener: from a thread pool, or, if ordered, from the thread of each queue.
 
@@ -82,6 +86,11 @@ class Delivery:
                     return
             elif not self._pool.submit(partial(self._consume, worker, some)):
                 return  # the consumer is being closed
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether the listener is called by this thread, further up."""
+        return _RUNNING.get() is self
 
     def close(self, workers: Sequence[QueueWorker], timeout_s: float) -> None:
         """Wait for running calls; the workers are stopped already."""
@@ -148,6 +157,7 @@ class Delivery:
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
         originals = [with_original_topic(message) for message in messages]
         with self._tracing.watch(originals) as call:
+            running = _RUNNING.set(self)
             try:
                 result = self._listener(originals)
                 if result is not None:
@@ -156,6 +166,8 @@ class Delivery:
                 _LOG.exception("the listener of group %s failed: the messages are redelivered", self._group)
                 call.error = error
                 return ConsumeResult.LATER
+            finally:
+                _RUNNING.reset(running)
             call.later = result is ConsumeResult.LATER
             return result or ConsumeResult.SUCCESS
 
