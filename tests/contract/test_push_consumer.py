@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -218,6 +221,46 @@ def test_a_java_consumer_that_is_killed_loses_nothing(mq, classes, member, send,
         )
         more = send(name, 8)
         eventually(lambda: set(more) <= set(one.bodies), 30, what="all further messages")
+
+
+FROZEN = """
+import sys
+from pyspark_rocketmq.client import ConsumeFromWhere, PushConsumer, PushOptions
+name_server, group, topic = sys.argv[1:]
+options = PushOptions(start=ConsumeFromWhere.FIRST_OFFSET, commit_ms=600_000, rebalance_ms=1_000)
+with PushConsumer(group, name_server, options) as consumer:
+    consumer.subscribe(topic)
+    consumer.start(lambda messages: print(messages[0].body.decode(), flush=True))
+    sys.stdin.read()
+"""
+
+
+def test_a_member_that_was_frozen_for_seconds_sets_no_offset_back(mq, member, send, topic, client, group):
+    name = topic(queues=4)
+    send(name, 40)
+    frozen = subprocess.Popen(
+        [sys.executable, "-c", FROZEN, mq.name_server, group, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert frozen.stdout is not None
+        assert len([frozen.stdout.readline() for _ in range(40)]) == 40
+        frozen.send_signal(signal.SIGSTOP)
+        one = member(PushOptions(start=FIRST, commit_ms=200)).start(name)
+        eventually(lambda: len(one.queues(name)) == 2, SOON_S, what="half of the queues")
+        send(name, 40)
+        ends = dict.fromkeys(one.queues(name), 20)
+        eventually(lambda: client.committed_offsets(group, ends) == ends, 30, what="the commits")
+        threading.Event().wait(6)  # longer than a member takes to notice that it was frozen
+        frozen.send_signal(signal.SIGCONT)
+        eventually(lambda: len(frozen.stdout.readline()) > 0, what="a message after that")
+        frozen.communicate("", timeout=60)
+        assert client.committed_offsets(group, ends) == ends
+    finally:
+        frozen.kill()
+        frozen.communicate()
 
 
 def test_in_order_one_at_a_time_also_when_queues_change_hands(member, send, topic):

@@ -35,8 +35,8 @@ _LOCK_S: Final = 20.0
 _LOCK_RETRY_S: Final = 2.0
 _HAND_OVER_S: Final = 25.0
 """How long the last commit of a released queue is retried, counted from the last renewal of its lock."""
-_UNHEARD_S: Final = 60.0
-"""A member that did not run for this time, as a frozen process, may have lost its queues: locks expire."""
+_UNHEARD_S: Final = 5.0
+"""A member that did not run for this time, as a frozen process, may not have heard who has its queues now."""
 _LOST: Final = -math.inf
 """When a lost queue was released: its position is not committed."""
 _FIRST_PAUSE_S: Final = 1.0

@@ -425,12 +425,13 @@ def test_what_is_not_known_of_one_topic_leaves_no_other_in_doubt():
 
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("asks", [True, False])
-def test_a_member_that_was_frozen_goes_on_where_another_one_ended(ordered, asks):
+@pytest.mark.parametrize("seconds", [10, 600])
+def test_a_member_that_was_frozen_goes_on_where_another_one_ended(ordered, asks, seconds):
     world = World(ordered=ordered)
     world.lane.assign("orders", {A0, A1})
     world.turn()
     world.worker(A0).position, world.worker(A1).position = 60, 61
-    world.broker.clock.sleep(600)
+    world.broker.clock.sleep(seconds)
     world.broker.offsets[A0] = 100_000
     world.broker.fails = {"read orders"} if not asks else set()
     world.turn(3)
