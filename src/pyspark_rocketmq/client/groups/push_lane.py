@@ -191,7 +191,7 @@ class BrokerLane:
         """Take the steps that are due. A step that fails is retried after a pause."""
         if not self._accepting:
             self.stop_pulling()  # including workers that were started meanwhile
-        if self._now() > self._ran_s + _UNHEARD_S:
+        if self._is_due("check", _LOCK_S) or self._now() > self._ran_s + _UNHEARD_S:  # others commit late
             self._doubt_queues()
         self._ran_s = self._now()
         self._register()

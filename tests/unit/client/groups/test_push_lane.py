@@ -457,6 +457,18 @@ def test_a_member_that_was_frozen_before_its_first_commit(stored: int | None, be
     assert world.broker.offsets == {A0: begins[-1]}
 
 
+def test_an_offset_that_a_former_owner_commits_late_is_put_right_without_a_message():
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.worker(A0).position = 60
+    world.turn(2)
+    world.broker.offsets[A0] = 11
+    world.turn(21)
+    assert world.broker.offsets == {A0: 60}
+    assert len(world.made) == 1
+
+
 def test_a_member_that_a_broker_registers_again_sets_no_offset_back():
     world = World(commit_ms=600_000)
     world.lane.assign("orders", {A0})
