@@ -224,7 +224,7 @@ def test_a_java_consumer_that_is_killed_loses_nothing(mq, classes, member, send,
 
 
 FROZEN = """
-import sys
+import sys, time
 from pyspark_rocketmq.client import ConsumeFromWhere, PushConsumer, PushOptions
 name_server, group, topic = sys.argv[1:]
 options = PushOptions(start=ConsumeFromWhere.FIRST_OFFSET, commit_ms=600_000, rebalance_ms=1_000)
@@ -232,6 +232,8 @@ with PushConsumer(group, name_server, options) as consumer:
     consumer.subscribe(topic)
     consumer.start(lambda messages: print(messages[0].body.decode(), flush=True))
     sys.stdin.read()
+    while sum(queue.topic == topic for queue in consumer.queues) > 2:
+        time.sleep(0.05)
 """
 
 
