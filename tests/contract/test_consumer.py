@@ -126,7 +126,7 @@ def test_group_offsets(cluster: DevCluster, consumer: PullConsumer, queue: Messa
 def test_arguments_out_of_range(mq: DevCluster, offset: int, max_nums: int) -> None:
     with (
         PullConsumer("any", name_server=mq.name_server) as consumer,
-        pytest.raises(OptionError, match="whole number from [01] "),
+        pytest.raises(OptionError, match=r"whole number from [01] "),
     ):
         consumer.pull(MessageQueue("any", "broker-a", 0), "*", offset, max_nums)
 

@@ -327,7 +327,7 @@ class BrokerLane:
         # Immediately: without an offset the queue would start elsewhere after a crash.
         self._attempt(("commit", topic), partial(self._write, begins))
 
-    # --- offsets ---
+    # --- offsets and deferred messages ---
 
     def _commit(self, topic: str) -> None:
         self._write({q: worker.position for q, worker in self._workers.items() if q.topic == topic})
@@ -341,8 +341,6 @@ class BrokerLane:
         if changed:
             self._member.progress.write(changed)
             self._committed |= changed
-
-    # --- deferred messages ---
 
     def _send_back(self) -> None:
         member = self._member
@@ -361,11 +359,13 @@ class BrokerLane:
 
     def _leave_group(self) -> None:
         member = self._member
-        workers = [worker for worker in self.workers if not self._is_lost(worker)]
         if self._is_registered():
             self._send_back()
-            for topic in {worker.queue.topic for worker in workers}:
-                some = {w.queue: w.position for w in workers if w.queue.topic == topic}
+            self._doubt_queues()  # a process that was frozen may end as it wakes up
+            for topic in {worker.queue.topic for worker in self.workers}:
+                self._attempt(("check", topic), partial(self._check_owner, topic))
+                kept = [worker for worker in self.workers if not self._is_lost(worker)]
+                some = {w.queue: w.position for w in kept if w.queue.topic == topic}
                 self._attempt(("leave", topic), partial(self._write, some))
                 if member.locks:
                     self._attempt(("unlock", topic), partial(member.membership.unlock, list(some)))

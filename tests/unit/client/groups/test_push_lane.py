@@ -606,6 +606,21 @@ def test_turns_follow_commits_and_a_turn_that_fails_is_not_the_last(
     assert world.broker.asked["goodbye"] == 1
 
 
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_member_that_is_closed_as_it_wakes_up_sets_no_offset_back(asks: bool):
+    world = World()
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    world.worker(A0).position, world.worker(A1).position = 60, 61
+    world.broker.clock.sleep(600)
+    world.broker.offsets[A0] = 100
+    world.broker.fails = set() if asks else {"read orders"}
+    world.lane.finish()
+    world.lane._leave_group()
+    assert world.broker.offsets == {A0: 100, A1: 61 if asks else 7}
+    assert world.broker.asked["goodbye"] == 1
+
+
 @pytest.mark.parametrize("away", [False, True])
 def test_the_end_commits_unlocks_and_leaves(away: bool):
     world = World(ordered=True)
