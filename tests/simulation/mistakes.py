@@ -746,7 +746,7 @@ PLANTS: Final = tuple(
         ),
         (
             "a route decides that a queue is lost",
-            "offsets.offset_lookup",
+            "offsets.hidden_queues",
             "served = client.served({q: known[q] for q, end in found.items() if end > known[q]}, group)",
             "served = frozenset[MessageQueue]()",
         ),

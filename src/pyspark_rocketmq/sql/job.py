@@ -24,9 +24,9 @@ from pyspark_rocketmq.sql.flinksql import register_function
 from pyspark_rocketmq.sql.parse import note_table, parse_statements
 from pyspark_rocketmq.sql.plan.bad_records import SentBadRecords
 from pyspark_rocketmq.sql.plan.planner import Planner, Write
+from pyspark_rocketmq.sql.plan.query_settings import query_settings
 from pyspark_rocketmq.sql.plan.state_record import keeping_state_record
 from pyspark_rocketmq.sql.plan.targets import DeadLettersTarget
-from pyspark_rocketmq.sql.query_settings import query_settings
 from pyspark_rocketmq.sql.settings import first_settings, query_checkpoint, trigger_of_ttl
 from pyspark_rocketmq.sql.statements import (
     CreateFunction,

@@ -22,7 +22,7 @@ from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 from pyspark_rocketmq.spark.session_settings import temporary_settings
 from pyspark_rocketmq.sql.error_positions import reason_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE
-from pyspark_rocketmq.sql.query_settings import query_settings
+from pyspark_rocketmq.sql.plan.query_settings import query_settings
 
 __all__ = ["LiveRows"]
 
