@@ -133,7 +133,7 @@ def open_engine(url: str) -> sa.Engine:
 
 def _probe_host(connection: Any, _: object) -> None:
     used: socket.socket = connection._sock  # noqa: SLF001 - PyMySQL has no other way
-    if used.family is not socket.AF_UNIX:
+    if used.family in (socket.AF_INET, socket.AF_INET6):
         for name, value in _SOCKET_OPTIONS.items():
             if (option := getattr(socket, name, None)) is not None:
                 used.setsockopt(socket.IPPROTO_TCP, option, value)
