@@ -18,6 +18,7 @@ from pyspark_rocketmq.client.admin_calls import (
     consume_stats_call,
     consumer_connection_call,
     done,
+    internal_topics,
     listed,
     put_topic,
     runtime_info_call,
@@ -136,7 +137,7 @@ class Admin:
         names = tuple(sorted(namespace.plain(name) for name in all_names if namespace.holds(name)))
         if include_system:
             return names
-        hidden = frozenset[str]() if namespace.name else self.cluster_info().internal_topics
+        hidden = internal_topics(self._client)
         return tuple(name for name in names if name not in hidden and not is_system_topic(name))
 
     def topic_route(self, topic: str) -> TopicRoute:

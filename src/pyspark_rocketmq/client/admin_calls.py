@@ -46,6 +46,7 @@ __all__ = [
     "consume_stats_call",
     "consumer_connection_call",
     "done",
+    "internal_topics",
     "listed",
     "put_topic",
     "runtime_info_call",
@@ -218,3 +219,10 @@ def _put(
 def listed(brokers: Iterable[str]) -> tuple[str, ...]:
     """Return brokers as a tuple; a text, which is an iterable of letters, is the name of one."""
     return (brokers,) if isinstance(brokers, str) else tuple(brokers)
+
+
+def internal_topics(client: Client) -> frozenset[str]:
+    """Return the topics that brokers create for themselves; none is in a namespace."""
+    if client.namespace.name:
+        return frozenset()
+    return client.name_servers.cluster_info(deadline=client.deadline()).internal_topics

@@ -108,11 +108,9 @@ class PlanningClient(Client):
         if self.clock.monotonic() >= self._topics_expire:
             try:
                 from pyspark_rocketmq.client.admin import Admin  # noqa: PLC0415 - for topic patterns only
+                from pyspark_rocketmq.client.admin_calls import internal_topics  # noqa: PLC0415
 
-                names = Admin(self).topics(include_system=True)
-                hidden = frozenset[str]()
-                if not self.namespace.name:  # else only those of the namespace are listed
-                    hidden = self.name_servers.cluster_info(deadline=self.deadline()).internal_topics
+                names, hidden = Admin(self).topics(include_system=True), internal_topics(self)
                 self._topics = tuple(name for name in names if name not in hidden)
             except RouteError as error:  # as with routes: brokers work without name servers
                 if not self._topics:
