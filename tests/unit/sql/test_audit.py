@@ -186,12 +186,49 @@ def test_a_result_of_a_window_of_the_time_of_processing_does_not_stop_meeting_ha
     query = query.format(time, "INTERVAL '1' MINUTE")
     for condition in ("COUNT(*) > 3 AND id < 9", "(2 <= MAX(id))", "COUNT(DISTINCT id) > 1"):
         assert translated(query.format(condition)).rows.changes is (time == "pt")
-    for condition in ("COUNT(*) < 3", "id > 3 AND MIN(id) > 2"):
+    named = query.replace("SELECT id", "SELECT id, COUNT(*) AS n")
+    assert translated(named.format("n > 3")).rows.changes is (time == "pt")
+    for condition in ("COUNT(*) < 3", "id > 3 AND MIN(id) > 2", "n < 3"):
+        query = named
         if time == "ts":
             assert not translated(query.format(condition)).rows.changes
         else:
             with pytest.raises(SqlError, match="one that stops meeting HAVING would stay"):
                 translated(query.format(condition))
+
+
+@pytest.mark.parametrize("time", ["pt", "ts"])
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT * FROM {} AS a WHERE n < 3", "stops meeting WHERE"),
+        ("SELECT id FROM {} AS a WHERE EXISTS (SELECT 1 FROM d WHERE d.a = a.n)", "stops meeting WHERE"),
+        ("SELECT a.id FROM {} AS a JOIN d ON d.a = a.n", "a join or UNNEST drops"),
+        ("SELECT a.id FROM {} AS a LEFT SEMI JOIN d ON d.a = a.n", "a join or UNNEST drops"),
+        ("SELECT id, t FROM {} AS a CROSS JOIN UNNEST(all_tags) AS u (t)", "a join or UNNEST drops"),
+        ("SELECT DISTINCT n FROM {} AS a", "DISTINCT has seen"),
+        ("SELECT * FROM {} AS a WHERE id < 3 AND s > TIMESTAMP '2026-01-01 00:00:00'", ""),
+        ("SELECT * FROM {} AS a WHERE id IN (SELECT n FROM d)", ""),
+        ("SELECT a.n FROM {} AS a JOIN d ON d.n = a.id", ""),
+        ("SELECT a.n FROM {} AS a LEFT JOIN d ON d.a = a.n", ""),
+        ("SELECT id, t FROM {} AS a LEFT JOIN UNNEST(all_tags) AS u (t) ON TRUE", ""),
+        ("SELECT DISTINCT id, s FROM {} AS a", ""),
+    ],
+)
+def test_a_result_of_a_window_of_the_time_of_processing_does_not_leave_the_query_around_it(
+    query, reason, time
+):
+    size = "INTERVAL '1' MINUTE"
+    rows = f"""(SELECT *, id AS n, window_start AS s, tags AS all_tags
+    FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR({time}), {size})))"""
+    assert not translated(query.format(rows)).rows.changelog, "rows of a window do not change"
+    inner = f"""(SELECT id, TUMBLE_START({time}, {size}) AS s, COUNT(*) AS n, MAX(tags) AS all_tags FROM bid
+    GROUP BY id, TUMBLE({time}, {size}))"""
+    if time == "ts" or not reason:
+        assert translated(query.format(inner)).rows.changes is (time == "pt")
+    else:
+        with pytest.raises(SqlError, match=f"one that {reason} would stay"):
+            translated(query.format(inner))
 
 
 @pytest.mark.parametrize(

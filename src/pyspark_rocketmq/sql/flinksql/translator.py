@@ -46,7 +46,7 @@ from pyspark_rocketmq.sql.flinksql.state.needs import (
     groups_by_window,
     is_of_database,
     needs_state,
-    require_final_groups,
+    require_final_results,
     shown_rank,
 )
 from pyspark_rocketmq.sql.flinksql.state.overs import over_calls, over_step, refuse_over
@@ -207,11 +207,9 @@ class Translator:
         """Make a query that takes back rows read a step with state; None if it needs none."""
         if not any(rows.stream for rows in sources.values()):
             return None
-        if groups_by_window(select, sources):
-            if self._state.allowed:
-                require_final_groups(select, sources, self._query)
-            return None
-        if any(map(is_of_database, sources.values())):
+        if self._state.allowed:
+            require_final_results(select, sources, self._query)
+        if groups_by_window(select, sources) or any(map(is_of_database, sources.values())):
             return None
         if not self._state.always:
             if self._state.allowed and needs_state(select, sources):

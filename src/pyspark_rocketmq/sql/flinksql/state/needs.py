@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from sqlglot import exp
 
@@ -28,7 +28,7 @@ __all__ = [
     "drops_keys",
     "groups_by_window",
     "needs_state",
-    "require_final_groups",
+    "require_final_results",
     "shown_rank",
     "shows_rank",
 ]
@@ -61,6 +61,7 @@ class StateRules:
         return f"__state{next(self.numbers)}"
 
 
+_GENERATORS: Final = frozenset({"EXPLODE", "POSEXPLODE", "INLINE"})
 _WINDOWS: Final = frozenset({"TUMBLE", "HOP", "SESSION"})
 
 
@@ -75,25 +76,59 @@ def groups_by_window(select: exp.Select, sources: Mapping[str, Relation]) -> boo
     )
 
 
-def require_final_groups(select: exp.Select, sources: Mapping[str, Relation], query: Query) -> None:
-    """Check that the groups of a window of the time of processing do not stop meeting their HAVING.
+def require_final_results(select: exp.Select, sources: Mapping[str, Relation], query: Query) -> None:
+    """Check that results of a window of the time of processing do not leave a query while they change.
 
     Raises
     ------
     SqlError
     """
-    having = select.args.get("having")
-    if having is None or not (
-        groups_by_processing_time(select, sources) or any(rows.changes for rows in sources.values())
-    ):
+    of_now = {name: rows for name, rows in sources.items() if rows.changes and rows.window}
+    if groups_by_window(select, sources):
+        if of_now or groups_by_processing_time(select, sources):
+            _require_final_groups(select, query)
         return
-    for part in conditions_of(having.this):
-        if _is_monotone(part) or not any(called(call) in AGGREGATES for call in part.find_all(exp.Anonymous)):
+    changing = {name: rows for name, rows in of_now.items() if rows.keeps_state}  # and not single rows
+    clause, what = _dropping(select, changing), "a join or UNNEST drops"
+    where = select.args.get("where")
+    if where is not None and _moving(where, changing):
+        clause, what = where, "stops meeting WHERE"
+    elif select.args.get("distinct") and changing and not _returns_fixed(select, changing):
+        clause, what = select, "DISTINCT has seen"
+    if clause is not None and changing:
+        position_of(query, clause).fail(
+            f"the results of a window of PROCTIME() change until it ends, and one that {what} would stay: "
+            "use a window of event time, only columns of GROUP BY, or HAVING COUNT(…) > a number or MAX(…) > "
+            "a number in the query of the window"
+        )
+
+
+def _require_final_groups(select: exp.Select, query: Query) -> None:
+    having = select.args.get("having")
+    if having is None:
+        return
+    for part in conditions_of(_without_names(having.this, select)):
+        if _is_monotone(part) or not _aggregates(part):
             continue
         position_of(query, having.this).fail(
             "the results of a window of PROCTIME() change until it ends, and one that stops meeting HAVING "
             "would stay: use a window of event time, or HAVING COUNT(…) > a number or MAX(…) > a number"
         )
+
+
+def _without_names(condition: exp.Expr, select: exp.Select) -> exp.Expr:
+    """Return a condition with the results that it names, as Spark's HAVING may."""
+    named = {item.alias.lower(): item.unalias() for item in select.expressions if _aggregates(item)}
+
+    def result(node: exp.Expr) -> exp.Expr:
+        found = named.get(node.name.lower()) if isinstance(node, exp.Column) and not node.table else None
+        return node if found is None else found.copy()
+
+    return condition.transform(result)
+
+
+def _aggregates(part: exp.Expr) -> bool:
+    return any(called(call) in AGGREGATES for call in part.find_all(exp.Anonymous))
 
 
 def needs_state(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
@@ -119,6 +154,35 @@ def needs_state(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
     return bool(changing) and where is not None and not _is_of_ranks(where.this, ranks)
 
 
+def _returns_fixed(select: exp.Select, changing: Mapping[str, Relation]) -> bool:
+    return not any(item.is_star or _moving(item, changing) for item in select.expressions)
+
+
+def _moving(part: exp.Expr, changing: Mapping[str, Relation]) -> bool:
+    """Whether a part of a query reads a value that a row and the one that replaces it may not share."""
+    fixed = _fixed(changing)
+    inner = {id(column) for query in part.find_all(exp.Select) for column in query.find_all(exp.Column)}
+    return any(
+        column.table.lower() in (changing if id(column) in inner else {"", *changing})
+        for column in part.find_all(exp.Column)
+        if column.name.lower() not in fixed
+    )
+
+
+def _fixed(changing: Mapping[str, Relation]) -> frozenset[str]:
+    return frozenset[str]().union(*(rows.fixed for rows in changing.values()))
+
+
+def _dropping(select: exp.Select, changing: Mapping[str, Relation]) -> exp.Expression | None:
+    """Return what a query joins with rows that change, and may drop one that replaces another."""
+    for join in select.args.get("joins") or []:
+        if _loses_rows(join, changing):
+            return cast("exp.Expression", join.this)
+    generators = [view for view in select.args.get("laterals") or [] if not view.args.get("outer")]
+    generators += [item.unalias() for item in select.expressions if called(item.unalias()) in _GENERATORS]
+    return next((each for each in generators if _moving(each, changing)), None)
+
+
 def _loses_rows(join: exp.Join, changing: Mapping[str, Relation]) -> bool:
     """Whether a join with a table may drop a row that replaces one that it has kept.
 
@@ -126,7 +190,9 @@ def _loses_rows(join: exp.Join, changing: Mapping[str, Relation]) -> bool:
     """
     if join.side and join.kind not in {"SEMI", "ANTI"}:
         return False
-    fixed = frozenset[str]().union(*(rows.fixed for rows in changing.values()))
+    if isinstance(join.this, exp.Lateral) and _moving(join.this.this, changing):
+        return True
+    fixed = _fixed(changing)
     if join.method or any(name.name.lower() not in fixed for name in join.args.get("using") or []):
         return True
     on = join.args.get("on")
