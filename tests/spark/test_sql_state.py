@@ -91,6 +91,12 @@ QUERIES = {
         "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED",
         "SELECT c.id, name FROM per_id AS c JOIN names ON names.number = c.n",
     ),
+    "r_unnested": (
+        "id BIGINT, price BIGINT, PRIMARY KEY (id) NOT ENFORCED",
+        """SELECT id, price FROM
+          (SELECT id, CASE WHEN MAX(price) < 8 THEN ARRAY[MAX(price)] END AS low FROM bids GROUP BY id) AS a
+          CROSS JOIN UNNEST(low) AS prices (price)""",
+    ),
     "r_left_join_of_counts": (
         "id BIGINT, kinds BIGINT, PRIMARY KEY (id) NOT ENFORCED",
         """SELECT c.id, k.kinds FROM per_id AS c LEFT JOIN
@@ -204,10 +210,10 @@ def check(spark: SparkSession, store: Store, queries: dict[str, tuple[str, str]]
     assert spark.sql("SHOW VIEWS LIKE '__state*'").collect() == []
 
 
-def test_an_average_of_maxima_arrays_a_top_without_rank_and_a_join_with_a_table(
+def test_an_average_of_maxima_arrays_a_top_without_rank_unnest_and_a_join_with_a_table(
     spark: SparkSession, store: Store
 ) -> None:
-    names = ("r_average_of_maxima", "r_top_without_rank", "r_of_arrays", "r_counts_with_a_name")
+    names = ("r_average_of_maxima", "r_top_without_rank", "r_of_arrays", "r_counts_with_a_name", "r_unnested")
     check(spark, store, {name: QUERIES[name] for name in names}, runs=2)
 
 

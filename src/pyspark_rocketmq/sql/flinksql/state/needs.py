@@ -147,7 +147,7 @@ def needs_state(select: exp.Select, sources: Mapping[str, Relation]) -> bool:
         )
     if any(rows.ranks > 1 for rows in changing.values()) and not shown_rank(select, sources):
         return True
-    if changing and any(_loses_rows(join, changing) for join in select.args.get("joins") or []):
+    if changing and _dropping(select, changing) is not None:
         return True
     where = select.args.get("where")
     ranks = {rows.rank for rows in changing.values() if rows.rank}
