@@ -34,6 +34,7 @@ from pyspark_rocketmq.spark import (
 from pyspark_rocketmq.spark.features import ReadAllAvailable
 from pyspark_rocketmq.spark.stores.database_connection import open_connection, open_engine
 from pyspark_rocketmq.spark.stores.foreach_batch import write_in_turn
+from pyspark_rocketmq.spark.stores.sql_store import _METADATA
 from pyspark_rocketmq.streams.connectors.database_source import TablesReader
 from pyspark_rocketmq.streams.connectors.dimension import cached_rows
 
@@ -286,6 +287,22 @@ def test_a_skip_is_refused_and_writes_nothing(
     with pytest.raises(StreamingQueryException, match=r"BATCH_SKIPPED.*stored_end=6"):
         run(name, store, append_to("bodies"), checkpoint="another", start=later)
     assert len(all_rows(database, "bodies")) == 6
+
+
+@pytest.mark.parametrize("table", _METADATA.sorted_tables, ids=str)
+def test_two_jobs_that_begin_at_the_same_moment_share_new_tables(
+    url: str, store: SqlOffsetStore, table: sa.Table
+) -> None:
+    """The second one creates the table when the first one has just seen that there is none."""
+    second = SqlOffsetStore(url, job="others")
+    created = []
+    sa.event.listen(table, "before_create", lambda *_, **__: created.append(second.offsets()), once=True)
+    for each in (store, second):
+        with each.transaction() as transaction:
+            transaction.advance(transaction.progress(), BatchId("q", 0), [OffsetRange(QUEUE, 0, 5)])
+        assert each.offsets() == {QUEUE: 5}
+    assert created == [{}]
+    second.close()
 
 
 def test_two_writers_of_one_job_do_not_both_succeed(url: str, store: SqlOffsetStore) -> None:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.errors import DataLossError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.planning.batch_replay import BatchId, StoredProgress
 from pyspark_rocketmq.spark.stores.database_connection import (
@@ -108,9 +108,19 @@ class SqlOffsetStore(OffsetStore[sa.Connection]):
 
     def _with_tables(self) -> sa.Engine:
         engine = open_engine(self._url)
-        with self._begun(engine) as connection:
-            _METADATA.create_all(connection)
+        for table in _METADATA.sorted_tables:
+            self._create(engine, table)
         return engine
+
+    def _create(self, engine: sa.Engine, table: sa.Table) -> None:
+        """Create a table, unless it exists, or another job creates it at the same moment."""
+        try:
+            with self._begun(engine) as connection:
+                table.create(connection, checkfirst=True)
+        except RocketMQError:
+            with self._begun(engine) as connection:
+                if not sa.inspect(connection).has_table(table.name):
+                    raise
 
     @contextmanager
     def _begun(self, engine: sa.Engine, clock: Clock | None = None) -> Iterator[sa.Connection]:
