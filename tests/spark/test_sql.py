@@ -553,6 +553,27 @@ def test_rows_for_files_are_written_and_stay_readable(spark, tmp_path):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
+@pytest.mark.parametrize("mode", ["streaming", "batch"])
+def test_a_column_that_an_insert_does_not_name_has_its_default(spark, tmp_path, mode):
+    """As by an INSERT of Spark's."""
+    name = f"defaults_{mode}_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "1.json").write_text('{"a": 1}')
+    text = f"""CREATE TABLE given (a BIGINT)
+    WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path / "given"}');
+    SET 'runtimeMode' = '{mode}';
+    INSERT INTO {name} (a) SELECT a FROM given"""
+    try:
+        columns = "a BIGINT, n BIGINT DEFAULT 5, t STRING DEFAULT 'x''y', o INT"
+        spark.sql(f"CREATE TABLE {name} ({columns}) USING parquet")
+        place, settings = str(tmp_path / "checkpoints"), {"trigger": "availableNow"}
+        with execute(spark, text, checkpoint_location=place, settings=settings) as job:
+            assert job.await_termination(240)
+        assert [tuple(row) for row in spark.table(name).collect()] == [(1, 5, "x'y", None)]
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
 EVENTS = "k INT, at TIMESTAMP(3), WATERMARK FOR at AS at - INTERVAL '2' SECOND"
 
 

@@ -179,8 +179,8 @@ class SparkTarget:
         given = rows.toDF(*names)
         columns = []
         for key, column in fields.items():
-            value = F.col(quote(key)) if key in names else F.lit(None).cast(column.dataType)
-            if rows.isStreaming:  # Spark casts only batches
+            value = F.col(quote(key)) if key in names else F.expr(column.metadata.get(_DEFAULT, "NULL"))
+            if rows.isStreaming or key not in names:  # Spark casts only batches
                 value = value.cast(column.dataType)
             columns.append(value.alias(column.name))
         return given.select(*columns)
@@ -240,5 +240,8 @@ def require_sink_topic(options: Mapping[str, str], table: str) -> None:
 
 _CLAUSES: Final = frozenset({"PARTITION", "BY", "REPLACE"})
 """How a query begins that has a clause of Spark's INSERT before it."""
+
+_DEFAULT: Final = "CURRENT_DEFAULT"
+"""Spark's entry of a column's metadata with the expression of its DEFAULT."""
 
 _NOT_OF_FORMAT: Final = frozenset({"path", "serialization.format"})
