@@ -243,6 +243,20 @@ def test_a_table_is_read_and_joined_as_it_is_now(spark: SparkSession, tmp_path: 
         execute(spark, f"CREATE TABLE p (id INT) {wrong}; SELECT * FROM p")
 
 
+def test_a_time_without_a_zone_is_read_as_one_of_the_sessions_zone(
+    spark: SparkSession, tmp_path: Path, shanghai: dict[str, str]
+) -> None:
+    """As it is written. Java's own zone is another one."""
+    url, text = f"jdbc:derby:memory:{tmp_path.name};create=true", "2026-01-31 08:00:00.123"
+    spark.sql(f"SELECT TIMESTAMP_NTZ '{text}' AS AT").write.jdbc(url, "times")
+    job = f"""CREATE TABLE times (at TIMESTAMP(3))
+    WITH ('connector' = 'jdbc', 'url' = '{url}', 'table-name' = 'times');
+    SELECT CAST(at AS STRING) AS at FROM times WHERE at = TIMESTAMP '{text}'"""
+    for zone in (shanghai, {"table.local-time-zone": spark._jvm.java.util.TimeZone.getDefault().getID()}):
+        (rows,) = execute(spark, job, settings={**BATCH, **zone}).results
+        assert [row.at for row in rows.collect()] == [text]
+
+
 @pytest.mark.needs("programs")
 def test_a_driver_among_sparks_jars_is_found(tmp_path: Path) -> None:
     """As a user does: the command line, with PostgreSQL's jar. The driver finds no server."""

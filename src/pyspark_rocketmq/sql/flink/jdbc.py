@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark.body_formats import quote
@@ -116,9 +117,23 @@ def read_database(spark: SparkSession, declared: CreateTable, options: Mapping[s
     return add_computed(declared, rows.select(*selected))
 
 
+def _reads_times_of_session(spark: SparkSession) -> bool:
+    """Whether Spark's reader takes a time without a zone for one of the session's zone.
+
+    It takes it for one of Java's zone. Conditions on times that are converted do not reach the database.
+    """
+    if is_remote():
+        return False
+    session: Any = spark
+    java_zone: str = session._jvm.java.util.TimeZone.getDefault().getID()  # noqa: SLF001
+    return spark.conf.get("spark.sql.session.timeZone") == java_zone
+
+
 def _load(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
     """Return the rows of Spark's reader. Java finds a driver in ``spark.jars`` only by its class's name."""
     reader = spark.read.format("jdbc").options(**given)
+    if not _reads_times_of_session(spark):
+        reader = reader.option("preferTimestampNTZ", "true")
     try:
         return reader.load()
     except (Py4JJavaError, PySparkException) as error:
