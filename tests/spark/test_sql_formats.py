@@ -118,6 +118,18 @@ def test_files_have_the_values_as_they_were(spark: SparkSession, tmp_path: Path,
     assert rows == [(1, " a ", micros), (2, "", None), (3, None, None), (4, 'a"b, c', None)]
 
 
+def test_digits_in_a_file_are_no_days_since_1970(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "files.json").write_text('{"id": 1, "day": "20260101"}\n{"id": 2, "day": "2026-01-01"}')
+    text = f"""
+    SET 'runtimeMode' = 'batch';
+    CREATE TABLE f (id INT, `day` DATE) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/files.json',
+      'format' = 'json');
+    SELECT id, CAST(`day` AS STRING) AS d FROM f ORDER BY id"""
+    with execute(spark, text) as job:
+        (found,) = job.results
+        assert [tuple(row) for row in found.collect()] == [(1, None), (2, "2026-01-01")]
+
+
 @pytest.mark.parametrize("values", ["'x', 'y z'", "'x', CAST(NULL AS STRING)", "'', 'y'"])
 def test_keys_that_spaces_would_not_divide_again_are_refused(spark: SparkSession, values: str) -> None:
     text = """CREATE TABLE t (a STRING, b STRING, c INT) WITH ('connector' = 'rocketmq', 'topic' = 't',

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_rocketmq.model.names import suggest_names
 from pyspark_rocketmq.options import CompatibilityWarning, OutputMode
 from pyspark_rocketmq.spark.bodies.csv_rows import reading_settings, writing_settings
-from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, add_defaults
+from pyspark_rocketmq.spark.bodies.times import EXACT_TIMES, NO_OLD_TIMES, add_defaults
 from pyspark_rocketmq.spark.body_formats import Fit
 from pyspark_rocketmq.spark.body_formats import quote as quoted_text
 from pyspark_rocketmq.spark.boundary import called_for_batches
@@ -167,7 +167,12 @@ class ConnectorTable:
 
     @property
     def _reading(self) -> Mapping[str, str]:
-        return reading_settings(self.settings) if self.format == "csv" else self.settings
+        match self.format:
+            case "csv":
+                return reading_settings(self.settings)
+            case "json":
+                return add_defaults(NO_OLD_TIMES, self.settings)
+        return self.settings
 
     @property
     def file_options(self) -> Mapping[str, str]:
