@@ -86,7 +86,7 @@ def test_the_result_of_a_window_is_ordered_by_its_time():
         ("SELECT SUM(p) OVER w FROM bid", "no WINDOW is named w"),
         (
             SUM.replace("id,", "(SELECT id FROM names),").format(""),
-            "a query inside an item beside aggregates",
+            "a query inside an item or HAVING beside aggregates",
         ),
         (SUM.format("") + " GROUP BY id", "OVER of a stream and GROUP BY in one query"),
         (SUM.format("") + " LIMIT 3", "OVER of a stream and LIMIT in one query"),

@@ -108,14 +108,15 @@ class FoldedAggregates:
             whole.replace(exp.column(f"{RESULT}{number}"))
 
     def refuse_inner(self, inner: exp.Expression) -> NoReturn:
-        """Refuse a query inside an item: what it names may be of the step.
+        """Refuse a query inside an item or HAVING: what it names may be of the step.
 
         Raises
         ------
         SqlError
         """
         position_of(self._query, inner).fail(
-            f"a query inside an item beside aggregates {self._what} is not supported: join it before"
+            f"a query inside an item or HAVING beside aggregates {self._what} is not supported: write it in "
+            "the WHERE of a query around this one, or join it before"
         )
 
     def _add(self, call: exp.Anonymous, whole: exp.Expression) -> None:

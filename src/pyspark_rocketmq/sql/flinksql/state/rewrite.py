@@ -98,7 +98,7 @@ def group_step(select: exp.Select, sources: Mapping[str, Relation], name: str, q
     for part in parts:
         folded.replace_calls(part)
         _replace_keys(part, keys, sources)
-        _require_grouped(part, query)
+        _require_grouped(part, folded, query)
     selected = [exp.alias_(key.copy(), f"{KEY}{at}") for at, key in enumerate(keys)]
     arguments = [
         exp.alias_(argument, f"{ARGUMENT}{at}")
@@ -166,9 +166,11 @@ def _text(part: exp.Expression) -> str:
     return copied.sql(dialect="spark", comments=False)
 
 
-def _require_grouped(part: exp.Expression, query: Query) -> None:
+def _require_grouped(part: exp.Expression, folded: FoldedAggregates, query: Query) -> None:
     for column in part.find_all(exp.Column):
         if not column.name.startswith((KEY, RESULT)):
+            if (inner := column.find_ancestor(exp.Select)) is not None:
+                folded.refuse_inner(inner)
             position_of(query, column).fail(
                 f"{column.name} is neither in GROUP BY nor in an aggregate: add it to GROUP BY"
             )
