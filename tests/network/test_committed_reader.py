@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from tests.network.test_committed_ranges import Stream, read_batch
+from tests.support.clocks import FakeClock
 from tests.support.committed_query import LOG, Query, committed_cluster, send
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.errors import BrokerNotFoundError
-from pyspark_rocketmq.model import Permission
+from pyspark_rocketmq.model import MessageQueue, Permission
+from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadMaxRows
 from pyspark_rocketmq.spark.read import committed
+from pyspark_rocketmq.spark.read.committed import CommittedStreamReader
+from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.write.transaction_log import TransactionName
 from pyspark_rocketmq.testing import MockCluster
 
@@ -204,3 +208,33 @@ def test_a_batch_that_waits_lets_earlier_ones_pass(mq, client, query, stream) ->
     while reader.trigger():
         pass
     assert reader.rows() == Counter([*["plain"] * 4, *"abc"])
+
+
+def test_a_commit_topic_has_the_whole_patience_although_another_ended_before_its_position_earlier(
+    mq, client, query, monkeypatch
+) -> None:
+    """Brokers that restart one after the other each rebuild their index."""
+    mq.create_topic("bills", 1, brokers=["broker-b"])
+    mq.create_topic("bills-commits", 1, brokers=["broker-b"])
+    clock = FakeClock()
+    given = {"nameServer": mq.name_server, "topic": "orders,bills", "isolation": "read_committed"}
+    options = parse_options(
+        SourceOptions, given | {"startingOffsets": "earliest"}, where="readStream", environ={}
+    )
+    stream = CommittedStreamReader(options, read_schema(("body",)), clock=clock)
+    query.run(1, "a")
+    Query(mq.name_server, client, topic="bills").run(1, "b")
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    patience_s, begin_s = committed.MOVED_BACK_PATIENCE_MS / 1000, clock.now_s
+    answer = Client.max_offsets
+
+    def max_offsets(self: Client, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        first = clock.now_s - begin_s < patience_s - 2
+        wrong = "orders-commits" if first else "bills-commits"
+        over = clock.now_s - begin_s >= 2 * patience_s - 3
+        return {q: 0 if q.topic == wrong and not over else at for q, at in answer(self, queues).items()}
+
+    monkeypatch.setattr(Client, "max_offsets", max_offsets)
+    assert stream.latestOffset(end, ReadAllAvailable()) == end
+    assert clock.now_s - begin_s >= 2 * patience_s - 3
+    stream.stop()

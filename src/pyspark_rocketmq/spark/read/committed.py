@@ -178,13 +178,16 @@ class CommittedStreamReader(RocketMQStreamReader):
         """Read the commit topics up to their ends."""
         client = self._open_client()
         queues = {*last.commits, *_commit_queues(client, self._options)}
-        ends = client.max_offsets(queues)
-        deadline = Deadline(self._clock, MOVED_BACK_PATIENCE_MS)  # a broker that restarts rebuilds its index
-        expired = False
-        while any(ends[queue] < at.known for queue, at in last.commits.items()) and not expired:
+        behind: dict[MessageQueue, Deadline] = {}  # a broker that restarts rebuilds its index
+        while True:
+            expired = {queue for queue, until in behind.items() if until.expired}
+            ends = client.max_offsets(queues)  # what was told before may be old by now
+            begun = Deadline(self._clock, MOVED_BACK_PATIENCE_MS)
+            wrong = [queue for queue, at in last.commits.items() if ends[queue] < at.known]
+            behind = {queue: behind.get(queue, begun) for queue in wrong}
+            if not behind or not expired.isdisjoint(behind):
+                break
             self._clock.sleep(_PAUSE_S)
-            expired = deadline.expired  # what was told before may be old by now
-            ends = client.max_offsets(queues)
         frozen = self._frozen_commits
         if frozen is not None:  # a commit topic that appeared since waits for the next run
             ends = {queue: end for queue, end in ends.items() if queue in frozen}
