@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
+from tests.support.clocks import FakeClock
 from tests.support.committed_query import LOG, Query, committed_cluster, send
 
 from pyspark_rocketmq.client import Client, CommittedConsumer, MessageQueue, OutgoingMessage
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.testing import MockCluster
@@ -88,6 +90,32 @@ def test_lost_records_are_told(mq: MockCluster, client: Client, query: Query) ->
     with pytest.raises(DataLossError) as failure:
         consumer.read()
     assert failure.value.condition == "COMMITS_LOST"
+
+
+@pytest.mark.parametrize("late_s", [9.0, 11.0])
+def test_a_commit_topic_that_ends_before_what_was_read_is_given_some_time(
+    mq: MockCluster, query: Query, monkeypatch: pytest.MonkeyPatch, late_s: float
+) -> None:
+    """Its broker has restarted, and rebuilds its index."""
+    clock = FakeClock(base=SYSTEM_CLOCK)
+    with Client(mq.name_server, clock=clock) as client:
+        consumer = CommittedConsumer("orders", client=client)
+        query.run(1, "a")
+        assert rows(consumer) == ["a"]
+        query.run(2, "b")
+        answer, begin_s = Client.max_offsets, clock.now_s
+
+        def max_offsets(self: Client, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+            rebuilt = clock.now_s - begin_s >= late_s
+            return {q: 0 if q == LOG and not rebuilt else at for q, at in answer(self, queues).items()}
+
+        monkeypatch.setattr(Client, "max_offsets", max_offsets)
+        if late_s < 10:
+            assert rows(consumer) == ["b"]
+            return
+        with pytest.raises(DataLossError, match="ends at 0") as failure:
+            rows(consumer)
+        assert failure.value.condition == "COMMITS_LOST"
 
 
 def test_queues_of_a_broker_that_was_away_at_the_start_begin_at_their_first_message(

@@ -27,6 +27,11 @@ __all__ = ["CommittedConsumer"]
 _LOG: Final = logging.getLogger(__name__)
 _VERSION: Final = 1
 
+_MOVED_BACK_PATIENCE_MS: Final = 10_000
+"""How long a commit topic may end before what was read: a broker that restarts rebuilds its index."""
+
+_PAUSE_S: Final = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class _Position:
@@ -180,7 +185,7 @@ class CommittedConsumer:
 
     def _read(self, max_messages: int) -> list[Message]:
         log = self._log
-        end = self._client.max_offsets([log.queue])[log.queue]  # the queues then have all that is committed
+        end = self._settle_end()  # the queues then have all that is committed
         log.check(self._at.read, self._at.known, end=end, stored_at_ms=self._at.stored_at_ms)
         queues = self._client.read_queues(self.topic)
         at = self._with_new(queues)
@@ -200,6 +205,16 @@ class CommittedConsumer:
         )
         log.forget(min(read, end - 1))
         return found
+
+    def _settle_end(self) -> int:
+        """Return the end of the commit topic. One that ends before what was known gets some time."""
+        queue, deadline = self._log.queue, self._client.deadline(_MOVED_BACK_PATIENCE_MS)
+        while True:
+            expired = deadline.expired  # what was told before may be old by now
+            end = self._client.max_offsets([queue])[queue]
+            if expired or end >= self._at.known:
+                return end
+            self._client.clock.sleep(_PAUSE_S)
 
     def _resolve(self, start: Literal["earliest", "latest"]) -> _Position:
         commits = [self._log.queue]
