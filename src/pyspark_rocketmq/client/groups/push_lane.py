@@ -98,6 +98,7 @@ class BrokerLane:
         self._workers: dict[MessageQueue, QueueWorker] = {}
         self._leaving: dict[QueueWorker, float] = {}
         self._committed: dict[MessageQueue, int | None] = {}
+        self._tried: set[tuple[MessageQueue, int | None]] = set()  # stored if only their answers are lost
         self._unsure: set[MessageQueue] = set()
         self._ran_s = self._now()
         self._due: dict[_Step, float] = {}
@@ -203,8 +204,7 @@ class BrokerLane:
         self._send_back()
         commits = self._is_due("commit", self._member.options.commit_ms / 1000)
         self._stop_unwanted()
-        topics = {*self._wanted, *(worker.queue.topic for worker in self.workers)}
-        for topic in sorted(topics):
+        for topic in sorted({*self._wanted, *(worker.queue.topic for worker in self.workers)}):
             if self._unsure:
                 self._attempt(("check", topic), partial(self._check_owner, topic))
             if commits:
@@ -264,9 +264,10 @@ class BrokerLane:
         workers = [w for w in self.workers if w.queue.topic == topic and w.queue in self._unsure]
         stored = self._member.progress.read([worker.queue for worker in workers]) if workers else {}
         for worker in workers:
-            if (stored[worker.queue] or 0) > (self._committed.get(worker.queue) or 0):
+            queue, found = worker.queue, stored[worker.queue]
+            if (found or 0) > (self._committed.get(queue) or 0) and (queue, found) not in self._tried:
                 self._lose(worker)
-            self._committed[worker.queue] = stored[worker.queue]  # a crash loses the newest commits
+            self._committed[queue] = found  # a crash loses the newest commits
         self._unsure -= stored.keys()
 
     def _lose(self, worker: QueueWorker) -> None:
@@ -333,14 +334,13 @@ class BrokerLane:
         self._write({q: worker.position for q, worker in self._workers.items() if q.topic == topic})
 
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
-        changed = {
-            queue: offset
-            for queue, offset in offsets.items()
-            if self._committed.get(queue) != offset and queue not in self._unsure
-        }
+        known, unsure = self._committed, self._unsure
+        changed = {q: at for q, at in offsets.items() if known.get(q) != at and q not in unsure}
         if changed:
+            self._tried |= changed.items()
             self._member.progress.write(changed)
             self._committed |= changed
+            self._tried = {each for each in self._tried if each[0] not in changed}
 
     def _send_back(self) -> None:
         member = self._member

@@ -34,6 +34,7 @@ class Broker:
         self.away = False
         self.answers_after_s = 0.0
         self.fails: set[str] = set()
+        self.loses_answers = False
         self.error: RocketMQError = ServiceNotAvailableError("no", code=14)
         self.taken: set[MessageQueue] = set()
         self.unlocked: list[MessageQueue] = []
@@ -82,6 +83,8 @@ class Broker:
         for topic in {queue.topic for queue in offsets}:
             self.answer(f"commit {topic}")
         self.offsets.update(offsets)
+        if self.loses_answers:
+            raise RequestTimeoutError("no answer")
 
     def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
         for topic in {queue.topic for queue in queues}:
@@ -455,6 +458,25 @@ def test_a_member_that_was_frozen_before_its_first_commit(stored: int | None, be
     world.turn(10)
     assert [worker.position for worker in world.made] == begins
     assert world.broker.offsets == {A0: begins[-1]}
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_commit_whose_answer_is_lost_is_no_other_members(ordered: bool):
+    world = World(ordered=ordered)
+    world.broker.loses_answers = True
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.worker(A0).position = 60
+    world.turn(2)
+    assert world.broker.offsets == {A0: 60}
+    world.worker(A0).position = 70  # what was pulled before is finished, and not committed
+    world.broker.fails = {"commit orders"}
+    world.broker.clock.sleep(20)
+    world.turn(3)
+    world.broker.fails, world.broker.loses_answers = set(), False
+    world.turn(10)
+    assert world.broker.offsets == {A0: 70}
+    assert len(world.made) == 1
 
 
 def test_an_offset_that_a_former_owner_commits_late_is_put_right_without_a_message():
