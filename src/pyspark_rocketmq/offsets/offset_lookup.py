@@ -32,6 +32,7 @@ from pyspark_rocketmq.planning.topics.discovery import discover
 from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
 __all__ = [
+    "MOVED_BACK_PATIENCE_MS",
     "Ends",
     "PlanningClient",
     "check_filter",
@@ -48,6 +49,11 @@ __all__ = [
 ]
 
 _LOG: Final = logging.getLogger(__name__)
+
+MOVED_BACK_PATIENCE_MS: Final = 10_000
+"""How long a queue may end before its position: a broker that restarts rebuilds its index."""
+
+_PAUSE_S: Final = 0.5
 
 
 def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
@@ -112,6 +118,7 @@ def resolve_batch(
     options: SourceOptions,
     *,
     start_time_ms: int,
+    clock: Clock,
 ) -> tuple[OffsetRange, ...]:
     """Resolve both ends of a batch, the starts first, since queues grow meanwhile.
 
@@ -120,6 +127,8 @@ def resolve_batch(
 
     Raises
     ------
+    DataLossError
+        A queue ends before the group's offset, and ``failOnDataLoss`` is set.
     OptionError
         As `resolve_offsets`; or a start is after its end.
     RocketMQError
@@ -133,10 +142,23 @@ def resolve_batch(
     wanted = before.max_offsets | after.max_offsets
     maxs = client.max_offsets(sorted(wanted)) if wanted else {}
     finishes = _look_up_all_but_ends(client, after, options)
-    return batch_ranges(
-        resolve(start, queues, replace(begins, max_offsets=maxs), strategy=strategy),
-        resolve(end, queues, replace(finishes, max_offsets=maxs)),
-    )
+    starts = resolve(start, queues, replace(begins, max_offsets=maxs), strategy=strategy)
+    ends = resolve(end, queues, replace(finishes, max_offsets=maxs))
+    read = {q: at for q, at in begins.committed.items() if at is not None and ends[q] == maxs.get(q)}
+    settled = _settle_ends(client, read, {queue: ends[queue] for queue in read}, clock)
+    moved = find_moved_back(client, read, settled, fail_on_data_loss=options.fail_on_data_loss)
+    return batch_ranges({**starts, **moved}, {**ends, **settled})
+
+
+def _settle_ends(
+    client: PlanningClient, known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int], clock: Clock
+) -> Mapping[MessageQueue, int]:
+    """Return the ends. Queues that end before their position get some time."""
+    deadline = Deadline(clock, MOVED_BACK_PATIENCE_MS)
+    while (wrong := find_shortened(known, ends)) and not deadline.expired:
+        clock.sleep(_PAUSE_S)
+        ends = {**ends, **client.max_offsets(wrong)}
+    return ends
 
 
 def _look_up_all_but_ends(client: PlanningClient, asked: Lookups, options: SourceOptions) -> Answers:

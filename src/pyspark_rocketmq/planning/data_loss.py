@@ -149,7 +149,8 @@ def decide_moved_back(
             f"the queue now holds [{min_offset}, {max_offset}), but everything up to {position} was read: "
             "its log was truncated, or the topic was created again, and offsets are being used again. With "
             f"failOnDataLoss=false the query continues at {max_offset} without the messages before it; to "
-            "read a topic that was created again from its beginning, start with another checkpointLocation",
+            "read a topic that was created again from its beginning, start with startingOffsets=earliest and "
+            "another checkpointLocation",
             condition="OFFSET_WENT_BACK",
             queue=str(queue),
             position=position,

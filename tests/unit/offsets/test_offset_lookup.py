@@ -190,10 +190,10 @@ def test_the_ends_of_a_batch_are_of_a_moment_after_its_starts() -> None:
         return found
 
     mq._ask = grows  # type: ignore[method-assign]
-    (found,) = resolve_batch(mq, AtTimestamp(5_000), Latest(), [A0], read, **given)
+    (found,) = resolve_batch(mq, AtTimestamp(5_000), Latest(), [A0], read, clock=mq.clock, **given)
     assert (found.from_offset, found.until_offset) == (2, 3)
-    assert resolve_batch(mq, Latest(), Latest(), [A0], read, **given) == ()
-    (found,) = resolve_batch(mq, Earliest(), AtTimestamp(2_000), [A0], read, **given)
+    assert resolve_batch(mq, Latest(), Latest(), [A0], read, clock=mq.clock, **given) == ()
+    (found,) = resolve_batch(mq, Earliest(), AtTimestamp(2_000), [A0], read, clock=mq.clock, **given)
     assert (found.from_offset, found.until_offset) == (0, 1)
 
 
@@ -204,8 +204,8 @@ def test_a_start_after_the_last_message_can_be_an_error_and_an_end_is_the_queue_
     with pytest.raises(OptionError, match="no message at or after the start time"):
         resolve_offsets(mq, after, [A0], strict, **given)
     with pytest.raises(OptionError, match="no message at or after the start time"):
-        resolve_batch(mq, after, Latest(), [A0], strict, **given)
-    (found,) = resolve_batch(mq, AtTimestamp(2_000), after, [A0], strict, **given)
+        resolve_batch(mq, after, Latest(), [A0], strict, clock=mq.clock, **given)
+    (found,) = resolve_batch(mq, AtTimestamp(2_000), after, [A0], strict, clock=mq.clock, **given)
     assert (found.from_offset, found.until_offset) == (1, 2)
     assert resolve_offsets(mq, after, [A0], options(), **given) == {A0: 2}
 

@@ -87,6 +87,8 @@ def resolve_ranges(
     ------
     OptionError
         A start is after its end, or a listed queue does not exist.
+    DataLossError
+        A queue ends before the group's offset, and ``failOnDataLoss`` is set.
     RocketMQError
         A name server or broker does not answer.
     """
@@ -96,4 +98,4 @@ def resolve_ranges(
     check_listed(start, queues)
     check_listed(end, queues)
     check_filter(client, queues, options)
-    return resolve_batch(client, start, end, queues, options, start_time_ms=moment)
+    return resolve_batch(client, start, end, queues, options, start_time_ms=moment, clock=clock)

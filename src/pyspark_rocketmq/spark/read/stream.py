@@ -15,6 +15,7 @@ from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.hidden_queues import HiddenQueues
 from pyspark_rocketmq.offsets.offset_lookup import (
+    MOVED_BACK_PATIENCE_MS,
     Ends,
     PlanningClient,
     check_filter,
@@ -57,9 +58,6 @@ _LOG: Final = logging.getLogger(__name__)
 
 OUTAGE_PATIENCE_MS: Final = 60_000
 """How long a running query waits while no broker answers: an exception would end the query."""
-
-MOVED_BACK_PATIENCE_MS: Final = 10_000
-"""How long a queue may end before its position: a broker that restarts rebuilds its index."""
 
 _PAUSE_S: Final = 0.5
 

@@ -5,7 +5,7 @@ from pyspark.sql.datasource import InputPartition
 from tests.support.clocks import FakeClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
-from pyspark_rocketmq.errors import OptionError, TopicNotFoundError
+from pyspark_rocketmq.errors import DataLossError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.read.batch import RocketMQBatchReader
@@ -140,6 +140,34 @@ def test_what_makes_no_sense_is_refused(options: dict[str, str], text: str | Non
         return
     with pytest.raises(OptionError, match=text):
         planned(world(), **options)
+
+
+GROUP = {"startingOffsets": "group", "consumerGroup": "g"}
+
+
+def test_a_groups_offset_beyond_the_end_is_data_loss():
+    """The topic was created again, or its log was truncated: the options are right."""
+    mq = world()
+    mq.committed = {A0: 11, A1: 6}
+    with pytest.raises(DataLossError, match="everything up to 11 was read") as failure:
+        planned(mq, **GROUP)
+    assert (failure.value.condition, failure.value.facts["queue"]) == ("OFFSET_WENT_BACK", str(A0))
+    assert planned(mq, **GROUP, failOnDataLoss="false") == [(OffsetRange(A1, 6, 10),)]
+
+
+def test_a_broker_that_builds_its_index_anew_is_given_time():
+    mq = world()
+    mq.committed = {A0: 12, A1: 6}
+    mq.clock.on_sleep = lambda: mq.send(A0) if len(mq.logs[A0]) < 12 else None
+    (ranges,) = planned(mq, **GROUP)
+    assert ranges == (OffsetRange(A1, 6, 10),)
+
+
+def test_an_end_before_the_groups_offset_makes_no_sense():
+    mq = world()
+    mq.committed = {A0: 8, A1: 6}
+    with pytest.raises(OptionError, match="after its end: orders@broker-a:0 from 8 to 5"):
+        planned(mq, **GROUP, endingOffsets='{"orders": {"broker-a": {"0": 5, "1": -1}}}')
 
 
 def test_the_partition_that_spark_makes_up_for_none_has_no_rows():
