@@ -284,7 +284,8 @@ class Admin:
         BrokerError
             The broker rejects the name.
         """
-        config = GroupConfig(group) if isinstance(group, str) else group
+        given = GroupConfig(group) if isinstance(group, str) else group
+        config = require(given, GroupConfig, "group", must="a text or a GroupConfig")
         config = replace(config, group=self._client.namespace.qualify(config.group))
         call = Call(UpdateAndCreateSubscriptionGroupRequest(), done, encode_group_config(config))
         self._at(self._names(cluster, brokers), call)

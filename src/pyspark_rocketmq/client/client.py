@@ -197,7 +197,7 @@ class Client:
 
     def owners(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, str | None]:
         """Return the current owner of each queue; None for a static topic's queue without owner."""
-        asked = tuple(queues)
+        asked = arguments.require_queues(queues)
         routes = self.routes.get_served({queue.topic for queue in asked}, deadline=self.deadline())
         return {queue: routes[queue.topic].owner(queue) for queue in asked}
 

@@ -27,6 +27,7 @@ from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.client.routes.routing import RouteCache
 from pyspark_rocketmq.errors import BrokerError, RequestTimeoutError, RocketMQError, RouteError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.remoting.body import encode_heartbeat
 from pyspark_rocketmq.remoting.header import HeartbeatRequest, UnregisterClientRequest
@@ -72,6 +73,7 @@ class GroupCommitter:
         ------
         RocketMQError
         """
+        require(group, str, "group", must="a text")
         left = dict(offsets)
         refused: list[RocketMQError] = []
 

@@ -13,6 +13,7 @@ __all__ = [
     "require",
     "require_messages",
     "require_offsets",
+    "require_queue",
     "require_queues",
     "require_timeout_ms",
     "require_times",
@@ -71,7 +72,20 @@ def require_queues(queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
     """
     if not isinstance(queues, Iterable):
         raise _wrong("queues", "an iterable of MessageQueue", queues)
-    return tuple(require(queue, MessageQueue, "each queue") for queue in queues)
+    return tuple(require_queue(queue, "each queue") for queue in queues)
+
+
+def require_queue(queue: object, name: str = "queue") -> MessageQueue:
+    """Return a queue. One without a broker would be waited for, as one whose broker is down.
+
+    Raises
+    ------
+    OptionError
+    """
+    given = require(queue, MessageQueue, name)
+    for field in ("topic", "broker_name"):
+        require(getattr(given, field), str, f"{field} of {name}", must="a text")
+    return given
 
 
 def require_offsets(offsets: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:

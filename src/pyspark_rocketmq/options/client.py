@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.options.declare import Options, option
+from pyspark_rocketmq.model.arguments import require, require_whole
+from pyspark_rocketmq.options.declare import Options, option, option_values
 from pyspark_rocketmq.options.text.kinds import ADDRESSES, BOOLEAN, FILE, NAMESPACE, TEXT, whole_number
 
 __all__ = ["KAFKA_CLIENT", "ClientOptions"]
 
 _TIMEOUT: Final = whole_number(1, example=10_000)
+
+_TEXTS: Final = (TEXT.label, NAMESPACE.label)
 
 KAFKA_CLIENT: Final = {
     "kafka.bootstrap.servers": "nameServer",
@@ -162,8 +165,15 @@ class ClientOptions(Options):
     )
 
     def __post_init__(self) -> None:
+        for declared, value in option_values(self):
+            if declared.kind.label in _TEXTS and not isinstance(value, str | None):  # it may be a secret
+                raise OptionError(f"{declared.name} must be a text, not a {type(value).__name__}")
+        for name in ("request_timeout_ms", "connect_timeout_ms", "route_refresh_ms"):
+            require_whole(getattr(self, name), name, 1)
+        for name in ("tls", "tls_verify", "wire_log"):
+            require(getattr(self, name), bool, name)
         # A str would be iterated character by character.
-        if not _is_tuple(self.name_servers) or not self.name_servers:
+        if not _are_texts(self.name_servers) or not self.name_servers:
             raise OptionError("name_servers must be a tuple of host:port texts", option="nameServer")
         if (self.access_key is None) != (self.secret_key is None):
             missing = "secretKey" if self.secret_key is None else "accessKey"
@@ -182,5 +192,5 @@ class ClientOptions(Options):
             raise OptionError("TLS details are given, but TLS is off: set tls=true", option="tls")
 
 
-def _is_tuple(value: object) -> bool:
-    return isinstance(value, tuple)
+def _are_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(each, str) for each in value)

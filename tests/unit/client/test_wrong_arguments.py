@@ -24,6 +24,7 @@ from pyspark_rocketmq.client import (
     PushConsumer,
 )
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.options import ClientOptions
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 MESSAGE = OutgoingMessage("orders", b"1")
@@ -69,6 +70,18 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda client: client.commit_offsets("g", {QUEUE: None}), "offsets must be whole numbers, not None"),
     (lambda client: client.commit_offsets("g", {QUEUE: "5"}), "offsets must be whole numbers, not a str"),
     (lambda client: client.commit_offsets("g", {QUEUE: -1}), "offsets must be 0 or more, not -1"),
+    (lambda client: client.commit_offsets(None, {QUEUE: 1}), "group must be a text, not None"),
+    (lambda client: client.commit_offsets(["g"], {QUEUE: 1}), "group must be a text, not a list"),
+    (
+        lambda client: client.max_offsets([MessageQueue("orders", None, 0)]),
+        "broker_name of each queue must be a text, not None",
+    ),
+    (
+        lambda client: client.max_offsets([MessageQueue(b"orders", "broker-a", 0)]),
+        "topic of each queue must be a text, not a bytes",
+    ),
+    (lambda client: client.read_queues(["orders"]), "topic must be a text, not a list"),
+    (lambda client: client.route(None), "topic must be a text, not None"),
 ]
 
 
@@ -86,6 +99,34 @@ def test_queues_offsets_and_times_in_an_event_loop(call: Callable[[Any], Any], t
 
     with pytest.raises(OptionError, match=told):
         asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"request_timeout_ms": "3000"}, "request_timeout_ms must be a whole number from 1 on, not a str"),
+        ({"connect_timeout_ms": 0}, "connect_timeout_ms must be a whole number from 1 on, not 0"),
+        ({"route_refresh_ms": None}, "route_refresh_ms must be a whole number from 1 on, not None"),
+        ({"tls": "false"}, "tls must be a bool, not a str"),
+        ({"namespace": 5}, "namespace must be a text, not a int"),
+        ({"access_key": "a", "secret_key": 123456}, "secretKey must be a text, not a int$"),
+        ({"name_servers": (5,)}, "name_servers must be a tuple of host:port texts"),
+    ],
+)
+def test_options_that_are_no_texts_are_checked_as_well(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        ClientOptions(**{"name_servers": (NOWHERE,)} | given)
+
+
+def test_owners_are_those_of_queues() -> None:
+    with Client(NOWHERE) as client, pytest.raises(OptionError, match="each queue must be a MessageQueue"):
+        client.owners(["orders"])
+
+
+@pytest.mark.parametrize("group", [None, ["g"], 5])
+def test_a_group_is_created_by_a_name_or_its_settings(group: Any) -> None:
+    with Client(NOWHERE) as client, pytest.raises(OptionError, match="group must be a text or a GroupConfig"):
+        Admin(client).create_group(group)
 
 
 def test_commits_without_retries_are_checked_too() -> None:

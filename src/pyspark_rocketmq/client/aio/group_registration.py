@@ -21,6 +21,7 @@ from pyspark_rocketmq.errors import (
     TopicNotFoundError,
 )
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.model.names import retry_topic
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.remoting.body import encode_heartbeat
@@ -73,6 +74,7 @@ class AsyncGroupCommitter:
         ------
         RocketMQError
         """
+        require(group, str, "group", must="a text")
         routes: dict[str, TopicRoute] = {}
         gone: list[RocketMQError] = []
         for topic in {queue.topic for queue in offsets}:

@@ -20,6 +20,7 @@ from pyspark_rocketmq.errors import (
     TransportError,
 )
 from pyspark_rocketmq.model import TopicRoute
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.remoting.header import GetRouteInfoRequest
 
 __all__ = ["AsyncRoutes"]
@@ -80,7 +81,7 @@ class AsyncRoutes:
         RocketMQError
             The client is closed meanwhile.
         """
-        known = self._known.get(topic)
+        known = self._known.get(require(topic, str, "topic", must="a text"))
         if known is not None and topic not in self._stale and self._clock.monotonic() < known[1]:
             return known[0]
         task = self._looking.get(topic)

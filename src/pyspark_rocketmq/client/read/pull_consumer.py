@@ -29,7 +29,7 @@ from pyspark_rocketmq.model import (
     PullResult,
     PullStatus,
 )
-from pyspark_rocketmq.model.arguments import require, require_whole
+from pyspark_rocketmq.model.arguments import require, require_queue, require_whole
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.record.message import decode_messages
 
@@ -265,7 +265,7 @@ def check_pull(queue: MessageQueue, offset: int, max_nums: int, suspend_ms: int 
     ------
     OptionError
     """
-    require(queue, MessageQueue, "queue")
+    require_queue(queue)
     require_whole(offset, "the offset of a pull", 0)
     require_whole(max_nums, "max_nums", 1, 2**31 - 1)
     if suspend_ms is not None:

@@ -18,6 +18,7 @@ from pyspark_rocketmq.errors import (
     RouteError,
 )
 from pyspark_rocketmq.model import TopicRoute
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.model.names import is_system_topic
 from pyspark_rocketmq.planning.topics.missing_topic import SeenBroker, no_broker, why_missing
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
@@ -214,7 +215,7 @@ class RouteCache:
 
     def find_many(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute | None]:
         """Return the routes of several topics, None for those that have none."""
-        names = tuple(dict.fromkeys(topics))
+        names = tuple(dict.fromkeys(require(topic, str, "topic", must="a text") for topic in topics))
         routes: dict[str, TopicRoute | None] = {}
         mine: dict[str, Outcome[TopicRoute | None]] = {}
         others: dict[str, Outcome[TopicRoute | None]] = {}

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -238,7 +239,7 @@ def message_properties(message: OutgoingMessage, msg_id: str) -> dict[str, str]:
     if message.delay_level:
         properties[PROPERTY_DELAY] = str(message.delay_level)
     elif message.delay_ms is not None:
-        properties[PROPERTY_TIMER_DELAY_MS] = str(message.delay_ms)
+        properties[PROPERTY_TIMER_DELAY_MS] = str(operator.index(message.delay_ms))
     elif message.deliver_at_ms is not None:
-        properties[PROPERTY_TIMER_DELIVER_MS] = str(message.deliver_at_ms)
+        properties[PROPERTY_TIMER_DELIVER_MS] = str(operator.index(message.deliver_at_ms))
     return properties

@@ -23,7 +23,7 @@ from pyspark_rocketmq.errors import (
     SendRefusedError,
 )
 from pyspark_rocketmq.model import MessageQueue, Permission, SendResult, SendStatus, TopicRoute
-from pyspark_rocketmq.model.arguments import require, require_whole
+from pyspark_rocketmq.model.arguments import require_queue, require_whole
 from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.record.compress import Compression
 from pyspark_rocketmq.remoting.codes import ResponseCode
@@ -149,7 +149,7 @@ def choose_queue(
     writable.add(topic)
     if queue is None:
         return queue_for_key(key, queues) if key is not None else selector.next(topic, queues, route.owner)
-    require(queue, MessageQueue, "queue")
+    require_queue(queue)
     if queue not in queues and any(other.broker_name == queue.broker_name for other in queues):
         raise PermissionDeniedError(
             "the queue does not exist or may not be written", code=ResponseCode.NO_PERMISSION, queue=queue
