@@ -7,15 +7,25 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.support.clocks import FakeClock
 
-from pyspark_rocketmq.client import AsyncClient, Client, MessageQueue
+from pyspark_rocketmq.client import AsyncClient, Client, MessageQueue, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.groups import group_lag
 from pyspark_rocketmq.client.requests import max_offset
+from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan
+from pyspark_rocketmq.dstream.pace import Pace
 from pyspark_rocketmq.errors import TopicNotFoundError
+from pyspark_rocketmq.model import Earliest
+from pyspark_rocketmq.model.nested_offsets import flatten
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.planning_client import PlanningClient
+from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.planning.rate import PidSettings
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.spark.features import ReadAllAvailable
+from pyspark_rocketmq.spark.read.schema import read_schema
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.testing import MockCluster
 
 ORDERS, GONE = MessageQueue("orders", "broker-a", 0), MessageQueue("orders-2030-01", "broker-a", 0)
@@ -44,6 +54,47 @@ def test_the_progress_of_a_query_is_committed_after_a_restart(mq: MockCluster) -
         commits.record_finished({ORDERS: 6, GONE: 7})
         commits.flush(30)
         assert client.committed_offsets("g", [ORDERS]) == {ORDERS: 6}
+
+
+@pytest.mark.parametrize("names", [{"subscribePattern": "orders.*"}, {"topic": "orders,orders-2030-01"}])
+def test_a_topic_that_is_deleted_while_a_query_runs_is_no_data_loss(
+    mq: MockCluster, names: dict[str, str]
+) -> None:
+    """Brokers tell the end 0 of it, as long as the query knows its route."""
+    mq.create_topic(GONE.topic, 1)
+    for queue in (ORDERS, GONE):
+        mq.send(OutgoingMessage(queue.topic, b"1"), queue)
+    clock = FakeClock()
+    given = {"nameServer": mq.name_server, "startingOffsets": "earliest"} | names
+    options = parse_options(SourceOptions, given, where="readStream", environ={})
+    stream = RocketMQStreamReader(options, read_schema(("body",)), clock=clock)
+    read = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    mq.delete_topic(GONE.topic)
+    for _ in range(20):
+        assert stream.latestOffset(read, ReadAllAvailable()) == read
+        clock.now_s += 1
+    mq.send(OutgoingMessage("orders", b"2"), ORDERS)
+    then = stream.latestOffset(read, ReadAllAvailable())
+    assert flatten(then["offsets"]) == {ORDERS: 2, GONE: 1}
+    stream.stop()
+
+
+def test_a_topic_that_is_deleted_while_a_direct_stream_runs_is_no_data_loss(mq: MockCluster) -> None:
+    mq.create_topic(GONE.topic, 1)
+    for queue in (ORDERS, GONE):
+        mq.send(OutgoingMessage(queue.topic, b"1"), queue)
+    clock = FakeClock()
+    given = {"nameServer": mq.name_server, "topic": "orders,orders-2030-01"}
+    options = parse_options(SourceOptions, given, environ={})
+    pace = Pace(pid=PidSettings(batch_interval_ms=1000))
+    plan = DirectPlan(Earliest(), {ORDERS: 0, GONE: 0}, clock.now_ms(), pace, clock=clock)
+    with PlanningClient(options.client) as client:
+        plan.ranges(0, client, options, remember_ms=0)
+        mq.delete_topic(GONE.topic)
+        for number in range(1, 20):
+            clock.now_s += 1
+            plan.ranges(number, client, options, remember_ms=0)
+        assert plan.positions == {ORDERS: 1, GONE: 1}
 
 
 def test_the_others_are_asked_again_although_one_topic_is_gone(mq: MockCluster) -> None:

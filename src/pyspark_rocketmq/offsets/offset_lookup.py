@@ -36,6 +36,7 @@ __all__ = [
     "Ends",
     "PlanningClient",
     "check_filter",
+    "doubt_routes",
     "fetch_available_ends",
     "fetch_running_ends",
     "fetch_start_ends",
@@ -366,3 +367,9 @@ def find_shortened(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue
     """Return the queues that end before their position."""
     known = rename_queues(known, ends, choose=max)
     return [queue for queue, end in ends.items() if end < known.get(queue, end)]
+
+
+def doubt_routes(client: PlanningClient, shortened: Iterable[MessageQueue]) -> None:
+    """Have routes looked up again that show such queues: brokers report the end 0 for a deleted topic."""
+    for topic in {queue.topic for queue in shortened}:
+        client.invalidate(topic)

@@ -52,6 +52,9 @@ class FakeRocketMQ:
     def topics(self) -> tuple[str, ...]:
         return ("TBW102", *{queue.topic for queue in self.logs if queue.broker_name not in self.hidden})
 
+    def invalidate(self, topic: str) -> None:
+        """Nothing is cached."""
+
     def invalidate_all(self) -> None:
         """Nothing is cached."""
 

@@ -22,6 +22,7 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
     PlanningClient,
     check_filter,
+    doubt_routes,
     fetch_running_ends,
     find_late_begins,
     find_moved_back,
@@ -371,6 +372,7 @@ class DirectPlan:
         if waiting:
             # A broker that restarts rebuilds its index: wait for it.
             _LOG.warning("queues end before their position and wait: %s", ", ".join(map(str, waiting)))
+            doubt_routes(client, waiting)
             ends = ends.holding(waiting)
         return ends
 

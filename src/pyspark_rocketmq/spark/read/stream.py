@@ -19,6 +19,7 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     Ends,
     PlanningClient,
     check_filter,
+    doubt_routes,
     fetch_available_ends,
     find_late_begins,
     find_moved_back,
@@ -336,6 +337,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             waiting = [queue for queue in wrong if queue not in expired]
             if not waiting:
                 return ends
+            doubt_routes(self._open_client(), waiting)
             if self._frozen is None and len(waiting) < len(ends.readable):
                 return ends.holding(waiting)
             self._clock.sleep(_PAUSE_S)
