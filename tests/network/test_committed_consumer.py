@@ -92,7 +92,7 @@ def test_lost_records_are_told(mq: MockCluster, client: Client, query: Query) ->
     assert failure.value.condition == "COMMITS_LOST"
 
 
-@pytest.mark.parametrize("late_s", [9.0, 11.0])
+@pytest.mark.parametrize("late_s", [3.0, 11.0])
 def test_a_commit_topic_that_ends_before_what_was_read_is_given_some_time(
     mq: MockCluster, query: Query, monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
