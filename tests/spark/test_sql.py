@@ -574,6 +574,34 @@ def test_a_column_that_an_insert_does_not_name_has_its_default(spark, tmp_path, 
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
+@pytest.mark.parametrize("mode", ["streaming", "batch"])
+def test_a_text_that_is_longer_than_its_column_is_not_written(spark, tmp_path, mode):
+    name = f"lengths_{mode}_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / "given").mkdir()
+    text = f"""CREATE TABLE given (a STRING, b STRING)
+    WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path / "given"}');
+    SET 'runtimeMode' = '{mode}';
+    INSERT INTO {name} SELECT a, b FROM given"""
+    place, settings = str(tmp_path / "checkpoints"), {"trigger": "availableNow"}
+
+    def insert(a, b):
+        for path in (tmp_path / "given").glob("*.json"):
+            path.unlink()
+        (tmp_path / "given" / f"{a}{b}.json").write_text(json.dumps({"a": a, "b": b}), encoding="utf-8")
+        with execute(spark, text, checkpoint_location=place, settings=settings) as job:
+            assert job.await_termination(240)
+
+    try:
+        spark.sql(f"CREATE TABLE {name} (a VARCHAR(2), b CHAR(3)) USING parquet")
+        insert("é  ", "xy")
+        for a, b in (("abc", "x"), ("a", "wxyz")):
+            with pytest.raises(Exception, match="Exceeds char/varchar type length limitation: [23]"):
+                insert(a, b)
+        assert [tuple(row) for row in spark.table(name).collect()] == [("é ", "xy ")]
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
 EVENTS = "k INT, at TIMESTAMP(3), WATERMARK FOR at AS at - INTERVAL '2' SECOND"
 
 

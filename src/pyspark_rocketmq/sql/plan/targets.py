@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -181,7 +181,7 @@ class SparkTarget:
         for key, column in fields.items():
             value = F.col(quote(key)) if key in names else F.expr(column.metadata.get(_DEFAULT, "NULL"))
             if rows.isStreaming or key not in names:  # Spark casts only batches
-                value = value.cast(column.dataType)
+                value = _of_length(value.cast(column.dataType), column.metadata.get(_LENGTH, ""))
             columns.append(value.alias(column.name))
         return given.select(*columns)
 
@@ -201,6 +201,18 @@ class SparkTarget:
         if self.partitions:
             writer = writer.partitionBy(*self.partitions)
         return writer.toTable(self.name)
+
+
+def _of_length(value: Column, declared: str) -> Column:
+    """Return a text as Spark's INSERT writes it to ``char(n)`` or ``varchar(n)``: cut, padded, or refused."""
+    kind, _, length = declared.rstrip(")").partition("(")
+    if kind not in {"char", "varchar"}:
+        return value
+    most = int(length)
+    refused = F.raise_error(F.lit(f"Exceeds char/varchar type length limitation: {most}"))
+    cut = F.when(F.length(F.rtrim(value)) <= most, F.substring(value, 1, most)).otherwise(refused)
+    text = F.when(F.length(value) > most, cut).otherwise(value)
+    return F.rpad(text, most, " ") if kind == "char" else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,5 +255,8 @@ _CLAUSES: Final = frozenset({"PARTITION", "BY", "REPLACE"})
 
 _DEFAULT: Final = "CURRENT_DEFAULT"
 """Spark's entry of a column's metadata with the expression of its DEFAULT."""
+
+_LENGTH: Final = "__CHAR_VARCHAR_TYPE_STRING"
+"""Spark's entry of a column's metadata with the type of its declaration, such as ``varchar(2)``."""
 
 _NOT_OF_FORMAT: Final = frozenset({"path", "serialization.format"})
