@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 from pyarrow import fs
-from tests.support.clocks import FakeClock
+from tests.support.clocks import FakeClock, WrongClock
 from tests.support.transactional_job import TransactionalJob, visible
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RocketMQError, TransactionFencedError
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.spark.filesystem import write_durably
+from pyspark_rocketmq.spark.write.transaction_lease import Lease
 from pyspark_rocketmq.spark.write.transaction_log import (
     Decision,
     TransactionLog,
@@ -60,6 +61,19 @@ def job(mq: MockCluster, clock: FakeClock, tmp_path: Path) -> Iterator[Callable[
     yield start
     for one in jobs:
         one.close()
+
+
+def test_who_was_overtaken_while_the_machine_slept_learns_it_at_once(tmp_path: Path) -> None:
+    """Linux's monotonic clock stands still meanwhile."""
+    clock = WrongClock(base=FakeClock())
+    lease = Lease(TransactionLog(str(tmp_path)), "query", clock)
+    lease.confirm()
+    later = Lease(TransactionLog(str(tmp_path)), "query", clock)
+    lease.confirm()  # less than a second after the last look
+    clock.ahead_s += 600
+    with pytest.raises(TransactionFencedError):
+        lease.confirm()
+    later.confirm()
 
 
 def halting(log: TransactionLog, *, before: bool, meanwhile: Callable[[], object]) -> Callable[..., None]:

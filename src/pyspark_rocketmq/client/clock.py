@@ -7,14 +7,14 @@ from typing import Final, Protocol
 
 from pyspark_rocketmq.errors import RequestTimeoutError
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline"]
+__all__ = ["SYSTEM_CLOCK", "Clock", "Deadline", "Since"]
 
 
 class Clock(Protocol):
     """What the client needs to know of time."""
 
     def monotonic(self) -> float:
-        """Return seconds that never go back."""
+        """Return seconds that never go back. They may stand still while the machine sleeps."""
         ...
 
     def now_ms(self) -> int:
@@ -93,3 +93,28 @@ class Deadline:
         """
         if self.expired:
             raise RequestTimeoutError(f"{what}: no answer within {self.timeout_ms:.0f} ms", **facts)
+
+
+class Since:
+    """The time since its creation, also if the machine slept meanwhile: for what others end by their clocks.
+
+    Of the two clocks, the one that says more counts: the monotonic one of Linux and macOS stands still while
+    the machine sleeps, as a laptop does. A wall clock that is set forward looks like that.
+
+    Parameters
+    ----------
+    clock : Clock
+    """
+
+    __slots__ = ("_clock", "_wall_ms", "begun_s")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wall_ms = clock.now_ms()
+        self.begun_s = clock.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds, never negative."""
+        wall_ms = self._clock.now_ms() - self._wall_ms
+        return max(self._clock.monotonic() - self.begun_s, wall_ms / 1000)

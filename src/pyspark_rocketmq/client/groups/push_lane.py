@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.client.groups.membership import Membership
 from pyspark_rocketmq.client.groups.push_delivery import send_messages_back
 from pyspark_rocketmq.client.groups.push_options import PushOptions
@@ -36,7 +37,7 @@ _LOCK_RETRY_S: Final = 2.0
 _HAND_OVER_S: Final = 25.0
 """How long the last commit of a released queue is retried, counted from the last renewal of its lock."""
 _UNHEARD_S: Final = 5.0
-"""A member that did not run for this time, as a frozen process, may not have heard who has its queues now."""
+"""A member that did not run for this time, frozen or asleep, may not have heard who has its queues now."""
 _LOST: Final = -math.inf
 """When a lost queue was released: its position is not committed."""
 _FIRST_PAUSE_S: Final = 1.0
@@ -100,12 +101,11 @@ class BrokerLane:
         self._committed: dict[MessageQueue, int | None] = {}
         self._tried: set[tuple[MessageQueue, int | None]] = set()  # stored if only their answers are lost
         self._unsure: set[MessageQueue] = set()
-        self._ran_s = self._now()
+        self._ran = Since(member.client.clock)
         self._due: dict[_Step, float] = {}
         self._pauses: dict[tuple[_Step, str], tuple[float, float]] = {}
         self._wake = Event(member.client.host)
-        self._accepting = True
-        self._ends = False
+        self._accepting, self._ends = True, False
         self._thread = Worker(member.client.host, self._run, name=f"push-{member.group}-{name}")
 
     # --- from other threads ---
@@ -192,9 +192,9 @@ class BrokerLane:
         """Take the steps that are due. A step that fails is retried after a pause."""
         if not self._accepting:
             self.stop_pulling()  # including workers that were started meanwhile
-        if self._is_due("check", _LOCK_S) or self._now() > self._ran_s + _UNHEARD_S:  # others commit late
+        if self._is_due("check", _LOCK_S) or self._ran.seconds > _UNHEARD_S:  # others commit late
             self._doubt_queues()
-        self._ran_s = self._now()
+        self._ran = Since(self._member.client.clock)
         self._register()
         if not self._is_registered():
             self._stop_unwanted()
@@ -230,17 +230,17 @@ class BrokerLane:
             self._member.on_registered()
 
     def _renew_locks(self) -> None:
-        asked_at = self._now()
+        asked = Since(self._member.client.clock)
         workers = [worker for worker in self.workers if not self._is_lost(worker)]
         answers = self._member.membership.lock([worker.queue for worker in workers])
         for worker in workers:
             held = answers.get(worker.queue)
             if held is not None:
-                worker.record_lock(held=held, asked_at=asked_at)
+                worker.record_lock(held=held, asked=asked)
             if not held:
                 self._due["lock"] = self._now() + _LOCK_RETRY_S
             elif worker in self._leaving:
-                self._leaving[worker] = asked_at
+                self._leaving[worker] = asked.begun_s
             if held is False:
                 self._lose(worker)
 
@@ -310,7 +310,7 @@ class BrokerLane:
         member = self._member
         leaving = {worker.queue for worker in self._leaving}
         wanted = sorted(self._wanted.get(topic, frozenset()) - self._workers.keys() - leaving)
-        asked_at = self._now()
+        asked = Since(member.client.clock)
         if wanted and member.locks:
             answers = member.membership.lock(wanted)
             wanted = [queue for queue in wanted if answers.get(queue)]  # the others when released
@@ -322,7 +322,7 @@ class BrokerLane:
             if not self._accepting:
                 return
             worker = member.make_worker(queue, begins[queue], self.wake)
-            worker.record_lock(held=True, asked_at=asked_at)
+            worker.record_lock(held=True, asked=asked)
             self._workers[queue] = worker
             worker.start()
         # Immediately: without an offset the queue would start elsewhere after a crash.

@@ -17,6 +17,7 @@ from typing import Final
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.groups.push_decoding import PushDecoder
 from pyspark_rocketmq.client.groups.push_options import PushOptions
@@ -114,7 +115,7 @@ class QueueWorker:
         self._state = client.host.condition()
         self._stopped = Event(client.host)
         self._dropped = False
-        self._locked_until = 0.0
+        self._locked: Since | None = None
         self._turn = client.host.condition()
         self._calling = False
         self._thread = Worker(client.host, self._run, name=f"push-{queue}")
@@ -247,12 +248,12 @@ class QueueWorker:
             runs = len(self._in_flight) - len(self._given_up) if self._take_run is not None else 0
         return not runs and not self._calling
 
-    def record_lock(self, *, held: bool, asked_at: float) -> None:
+    def record_lock(self, *, held: bool, asked: Since) -> None:
         """Record the broker's answer to a lock request.
 
         The lock counts from the request on: an answer may be taken long after the broker gave it.
         """
-        self._locked_until = asked_at + _LOCK_VALID_S if held else 0.0
+        self._locked = asked if held else None
 
     def call_in_order(self, call: Callable[[], None]) -> bool:
         """Call a function while the queue's lock is valid; return False if the worker is stopped first."""
@@ -269,7 +270,8 @@ class QueueWorker:
                 self._calling = False
 
     def _is_locked(self) -> bool:
-        return self._client.clock.monotonic() < self._locked_until and self._keeps_lock()
+        locked = self._locked
+        return locked is not None and locked.seconds < _LOCK_VALID_S and self._keeps_lock()
 
     # --- pulling ---
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.errors import RocketMQError, TransactionFencedError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Lease:
         self._owner = owner
         self._clock = clock
         self.claim = log.claim(owner)
-        self._seen_at = float("-inf")
+        self._seen: Since | None = None
 
     def confirm(self, *, now: bool = False) -> None:
         """Return if this process had the right at the last check, so that it may send commits; else raise.
@@ -59,10 +60,10 @@ class Lease:
         RocketMQError
             The log cannot be read, or only slowly.
         """
-        if not now and self._clock.monotonic() - self._seen_at <= _LOOK_AGAIN_S:
+        if not now and self._seen is not None and self._seen.seconds <= _LOOK_AGAIN_S:
             return
         for _ in range(_LOOKS):
-            began = self._clock.monotonic()
+            began = Since(self._clock)
             if self._log.newest_claim(self._owner) != self.claim:
                 raise TransactionFencedError(
                     "another process has taken over these transactions and finishes what was decided: only "
@@ -70,8 +71,8 @@ class Lease:
                     owner=self._owner,
                     folder=self._log.folder,
                 )
-            if self._clock.monotonic() - began <= _LOOK_AGAIN_S:
-                self._seen_at = began
+            if began.seconds <= _LOOK_AGAIN_S:
+                self._seen = began
                 return
         raise RocketMQError(
             f"the folder of transactions takes longer than {_LOOK_AGAIN_S:.0f} s to be listed: move "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import SimpleNamespace
 
 import pytest
-from tests.support.clocks import FakeClock
+from tests.support.clocks import FakeClock, WrongClock
 
 from pyspark_rocketmq.client.groups import push_lane
 from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
@@ -446,6 +446,20 @@ def test_a_member_that_was_frozen_goes_on_where_another_one_ended(ordered, asks,
     assert len(world.made) == 3, "nobody had the other queue"
 
 
+def test_a_member_whose_machine_slept_goes_on_where_another_one_ended() -> None:
+    """Linux's monotonic clock stands still meanwhile."""
+    world = World()
+    clock = world.broker.clock = WrongClock(base=world.broker.clock)
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.worker(A0).position = 60
+    clock.ahead_s += 7_200
+    world.broker.offsets[A0] = 100_000
+    world.turn(10)
+    assert world.broker.offsets == {A0: 100_000}
+    assert [worker.position for worker in world.made] == [60, 100_000]
+
+
 @pytest.mark.parametrize(("stored", "begins"), [(None, [7]), (1, [7, 1]), (9, [7, 9])])
 def test_a_member_that_was_frozen_before_its_first_commit(stored: int | None, begins: list[int]):
     world = World()
@@ -515,7 +529,9 @@ def test_a_lock_counts_from_the_request_on():
     locks = [given for given in world.worker(A0).given if "held" in given]
     assert len(locks) > 4
     assert all(lock["held"] is True for lock in locks)
-    assert [lock["asked_at"] for lock in locks] == world.broker.lock_times[1:], "the first round has no queue"
+    assert [lock["asked"].begun_s for lock in locks] == world.broker.lock_times[1:], (
+        "the first round has no queue"
+    )
 
 
 def test_a_lock_that_a_broker_does_not_confirm_is_requested_again_every_two_seconds():

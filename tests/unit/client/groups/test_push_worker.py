@@ -6,9 +6,10 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from tests.support.clocks import FakeClock
+from tests.support.clocks import FakeClock, WrongClock
 from tests.support.threads import NO_THREAD, HostWithoutThreads
 
+from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.client.groups.pulled_run import PulledRun
 from pyspark_rocketmq.client.groups.push_delivery import Delivery
 from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
@@ -236,7 +237,7 @@ def test_a_queue_with_a_run_that_was_given_up_is_idle_and_begins_with_it_at_its_
 @pytest.mark.parametrize("locked", [True, False])
 def test_who_calls_in_order_is_told_whether_it_was_called(locked: bool):
     world, calls = World(), list[int]()
-    world.worker.record_lock(held=locked, asked_at=world.worker._client.clock.monotonic())
+    world.worker.record_lock(held=locked, asked=Since(world.clock))
     if not locked:
         world.worker.stop()
     assert world.worker.call_in_order(lambda: calls.append(1)) is locked
@@ -324,7 +325,7 @@ def test_messages_go_to_an_ordered_listener_only_under_a_lock(
 ):
     world = World(ordered=True)
     for held in answers:
-        world.worker.record_lock(held=held, asked_at=world.clock.monotonic())
+        world.worker.record_lock(held=held, asked=Since(world.clock))
     world.clock.sleep(seconds)
     assert called_in_order(world) is called
 
@@ -332,9 +333,19 @@ def test_messages_go_to_an_ordered_listener_only_under_a_lock(
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_lock_is_relied_on_while_its_broker_keeps_it(kept: bool):
     world = World(ordered=True)
-    world.worker.record_lock(held=True, asked_at=world.clock.monotonic())
+    world.worker.record_lock(held=True, asked=Since(world.clock))
     world.keeps_lock = kept
     assert called_in_order(world) is kept
+
+
+@pytest.mark.parametrize(("slept_s", "called"), [(29, True), (31, False), (-600, True)])
+def test_a_lock_ends_while_the_machine_sleeps(slept_s: float, called: bool):
+    """Linux's monotonic clock stands still meanwhile. A wall clock that is set back is no reason."""
+    world = World(ordered=True)
+    clock = WrongClock(base=world.clock)
+    world.worker.record_lock(held=True, asked=Since(clock))
+    clock.ahead_s += slept_s
+    assert called_in_order(world) is called
 
 
 def test_a_broadcasting_member_needs_no_lock():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.errors import RocketMQError, TransactionFencedError
 from pyspark_rocketmq.planning.commits.records import Append, Appended
 
@@ -51,7 +52,7 @@ class AppendTurn:
         self._claim = host.random_bytes(16).hex()
         self._known = committed_at
         self._has_claimed = False
-        self._seen_at = float("-inf")
+        self._seen: Since | None = None
         self.continues = False
         """Whether another process may have appended a part of the batch."""
 
@@ -95,13 +96,13 @@ class AppendTurn:
         RocketMQError
             The commit topic cannot be read, or only slowly.
         """
-        if self._clock.monotonic() - self._seen_at <= _LOOK_AGAIN_S:
+        if self._seen is not None and self._seen.seconds <= _LOOK_AGAIN_S:
             return
         for _ in range(_LOOKS):
-            began = self._clock.monotonic()
+            began = Since(self._clock)
             self._look()
-            if self._clock.monotonic() - began <= _LOOK_AGAIN_S:
-                self._seen_at = began
+            if began.seconds <= _LOOK_AGAIN_S:
+                self._seen = began
                 return
         raise RocketMQError(
             f"the commit topic takes longer than {_LOOK_AGAIN_S:.0f} s to be read: whether another process "

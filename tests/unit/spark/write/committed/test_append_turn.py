@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.support.clocks import FakeClock
+from tests.support.clocks import FakeClock, WrongClock
 
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.errors import RocketMQError, TransactionFencedError
@@ -150,6 +150,20 @@ def test_who_was_overtaken_learns_it_within_a_second(log: Log, number: int, copi
         log.stored.insert(1, other(number))
     with pytest.raises(TransactionFencedError, match="another process has taken over"):
         turn.confirm()
+
+
+def test_who_was_overtaken_while_the_machine_slept_learns_it_at_once(log: Log) -> None:
+    """Linux's monotonic clock stands still meanwhile."""
+    clock = WrongClock(base=FakeClock())
+    turn = AppendTurn(log, NAME, 0, clock, SYSTEM_HOST)
+    turn.take(ends(5))
+    turn.confirm()
+    log.add(other())
+    clock.ahead_s += 600
+    with pytest.raises(TransactionFencedError):
+        turn.confirm()
+    clock.ahead_s -= 1_200
+    AppendTurn(Log(), NAME, 0, clock, SYSTEM_HOST).confirm()
 
 
 def test_a_look_a_second_and_one_that_takes_longer_does_not_count(log: Log) -> None:
