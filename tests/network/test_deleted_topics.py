@@ -97,6 +97,18 @@ def test_a_topic_that_is_deleted_while_a_direct_stream_runs_is_no_data_loss(mq: 
         assert plan.positions == {ORDERS: 1, GONE: 1}
 
 
+def test_a_topic_that_is_gone_is_not_a_line_for_each_commit(
+    mq: MockCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with PlanningClient(Client(mq.name_server).options) as client:
+        commits = GroupCommits("g", client, interval_ms=0, clock=SYSTEM_CLOCK)
+        for offset in range(10):
+            commits.record_finished({ORDERS: offset, GONE: 7})
+            commits.flush(30)
+        assert client.committed_offsets("g", [ORDERS]) == {ORDERS: 9}
+    assert caplog.text.count("are not committed, tried again later") == 1
+
+
 def test_the_others_are_asked_again_although_one_topic_is_gone(mq: MockCluster) -> None:
     with Client(mq.name_server) as client:
         mq.fail(RequestCode.GET_MAX_OFFSET, code=ResponseCode.SYSTEM_BUSY, times=2)

@@ -16,6 +16,7 @@ from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.net.pipelining import Call
 from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.net.pull_lanes import PullChannel
+from pyspark_rocketmq.client.paced_warnings import PacedWarnings
 from pyspark_rocketmq.client.queue_requests import QueueRequests, broker_address, gravest, queue_address
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.client.routes.name_servers import NameServers
@@ -70,6 +71,7 @@ class Client:
         self.options = options = connection_options(options)
         self.namespace = Namespace(options.namespace) if options.namespace else NO_NAMESPACE
         self.clock = clock
+        self.warnings = PacedWarnings(clock)
         self.host = host
         self.random: RandomSource = random or random_module.Random()  # noqa: S311 - jitter, not a secret
         self.request_timeout_ms = options.request_timeout_ms
@@ -291,10 +293,7 @@ class Client:
             highs = self.ask({queue: broker.max_offset(queue) for queue in inexact}, deadline=deadline)
             searches = {
                 queue: LowerBoundSearch(
-                    timestamps[queue],
-                    min_offset=lows[queue],
-                    max_offset=highs[queue],
-                    hint=near[queue].offset,
+                    asked[queue], min_offset=lows[queue], max_offset=highs[queue], hint=near[queue].offset
                 )
                 for queue in inexact
             }

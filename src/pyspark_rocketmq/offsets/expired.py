@@ -35,9 +35,11 @@ def find_expired(
         if first > positions[queue]:
             left = OffsetRange(queue, positions[queue], reach[queue])
             found = decide_loss(left, PullVerdict.BELOW_MIN, first, fail_on_data_loss=False)
-            _LOG.warning(
+            client.warnings.warn(  # each time, while a batch waits for more messages
+                _LOG,
                 "%d messages of %s have expired: the limits of the batch count from %d",
                 *(len(found.lost.offsets), queue, found.offset),
+                about=(queue, found.offset),
             )
             begins[queue] = found.offset
     return begins

@@ -114,8 +114,10 @@ class GroupCommits:
                 failed = self._client.try_commit_offsets(self._group, news)
             except RocketMQError as error:
                 failed = dict.fromkeys(news, error)
-            if failed:
-                _LOG.warning(_RETRIED, self._group, gravest(failed.values()))
+            if failed:  # with each commit, where a topic is gone
+                worst = gravest(failed.values())
+                about = (self._group, type(worst))
+                self._client.warnings.warn(_LOG, _RETRIED, self._group, worst, about=about)
         finally:
             with self._turn:
                 self._failed = tuple(failed.values())

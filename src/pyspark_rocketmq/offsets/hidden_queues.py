@@ -64,7 +64,8 @@ class HiddenQueues:
         except RocketMQError as error:
             if not is_outage(error):
                 raise
-            _LOG.warning("hidden queues are looked at later, their broker does not answer: %s", error)
+            text = "hidden queues are looked at later, their broker does not answer: %s"
+            client.warnings.warn(_LOG, text, error, about=type(error))
             return ends
         for queue, end in found.items():
             if queue in served:

@@ -72,7 +72,8 @@ def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options
     except RocketMQError as error:
         if not is_outage(error):
             raise
-        _LOG.warning("sqlFilter is checked later, a broker does not answer: %s", error)
+        text = "sqlFilter is checked later, a broker does not answer: %s"
+        client.warnings.warn(_LOG, text, error, about=type(error))
 
 
 def resolve_offsets(
@@ -276,8 +277,8 @@ def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tupl
             missing.append(error)
     if missing and not queues:
         raise missing[0]
-    for gone in missing:
-        _LOG.warning("%s; its queues wait", gone)
+    for gone in missing:  # at each look of a query, perhaps for days
+        client.warnings.warn(_LOG, "%s; its queues wait", gone, about=gone.facts.get("topic"))
     return select_queues(queues, options)
 
 
@@ -328,7 +329,8 @@ def find_late_begins(
     except RocketMQError as error:
         if not error.retriable:
             raise
-        _LOG.warning("new queues wait: their first offset is unknown now: %s", error)
+        text = "new queues wait: their first offset is unknown now: %s"
+        client.warnings.warn(_LOG, text, error, about=type(error))
         return {}
 
 

@@ -155,5 +155,5 @@ def _stored_at(
     except (PermissionDeniedError, AuthenticationError):  # reading fails for the same reason
         raise
     except RocketMQError as error:
-        _LOG.warning("the last messages cannot be looked at now: %s", error)
+        client.warnings.warn(_LOG, "the last messages cannot be looked at now: %s", error, about=type(error))
         return None

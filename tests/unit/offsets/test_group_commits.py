@@ -9,6 +9,7 @@ from tests.support.clocks import FakeClock
 from tests.support.threads import HostWithoutThreads
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.paced_warnings import PacedWarnings
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
@@ -20,6 +21,7 @@ class Brokers:
     """Takes commits; can be down, and can be slow."""
 
     def __init__(self) -> None:
+        self.warnings = PacedWarnings(FakeClock())
         self.commits: list[dict[MessageQueue, int]] = []
         self.down: set[str] = set()
         self.asked = threading.Event()

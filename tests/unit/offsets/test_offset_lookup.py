@@ -144,6 +144,14 @@ def test_a_topic_that_is_missing_holds_up_no_other(mq, asked, found, caplog) -> 
     assert mq.looked_up == (("orders", "payments") if "topic" in asked else ()), "all together"
 
 
+def test_a_topic_that_is_missing_for_hours_is_a_line_every_five_minutes(mq, caplog) -> None:
+    """A query looks for messages many times a second."""
+    for _ in range(7_200):
+        fetch_running_ends(mq, options(topic="orders,payments"))
+        mq.clock.now_s += 1
+    assert caplog.text.count("its queues wait") == 24
+
+
 def test_without_any_topic_the_query_ends_with_its_name(mq) -> None:
     with pytest.raises(TopicNotFoundError) as raised:
         fetch_running_ends(mq, options(topic="payments,refunds"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tests.support.clocks import FakeClock
 
+from pyspark_rocketmq.client.paced_warnings import PacedWarnings
 from pyspark_rocketmq.client.read.samples import MessageTimes
 from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
@@ -17,6 +18,7 @@ class FakeRocketMQ:
 
     def __init__(self, clock: FakeClock, queues: Iterable[MessageQueue]) -> None:
         self.clock = clock
+        self.warnings = PacedWarnings(clock)
         self.logs: dict[MessageQueue, list[tuple[int, str]]] = {queue: [] for queue in queues}
         self.first: dict[MessageQueue, int] = {}
         self.committed: dict[MessageQueue, int] = {}

@@ -177,7 +177,8 @@ class Admission:
         except RocketMQError as error:
             if not error.retriable:
                 raise
-            _LOG.warning("no micro-batch now, queues cannot be aligned by event time: %s", error)
+            text = "no micro-batch now, queues cannot be aligned by event time: %s"
+            client.warnings.warn(_LOG, text, error, about=type(error))
             return dict(positions)
 
     def _hold_back(

@@ -274,11 +274,11 @@ class CommittedStreamReader(RocketMQStreamReader):
             mine = _selected(commit.ranges, self._options)
             behind = [queue for queue, parts in mine.items() if parts[-1][1] > reach.get(queue, 0)]
             if behind:
-                _LOG.warning(
+                self._open_client().warnings.warn(
+                    _LOG,
                     "batch %d of %s is committed and waits: %s ends before its messages, or does not answer",
-                    commit.number,
-                    commit.owner,
-                    behind[0],
+                    *(commit.number, commit.owner, behind[0]),
+                    about=(commit.number, commit.owner),
                 )
                 return offset, rows
             if rows and most is not None and rows + commit.rows > most:

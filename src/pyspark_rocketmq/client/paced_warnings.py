@@ -1,0 +1,63 @@
+"""Warnings about what is tried again and again: a broker that is away for a day must not fill a disk."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_rocketmq.client.clock import Clock
+from pyspark_rocketmq.client.net.fork import ForkSafeLock
+
+__all__ = ["PacedWarnings"]
+
+_PAUSE_S: Final = 300.0
+_REMEMBERED: Final = 1_000
+
+
+@dataclass(slots=True)
+class _Logged:
+    """When a warning is logged again, and how often it was not since."""
+
+    again_at_s: float
+    more: int = 0
+
+
+class PacedWarnings:
+    """Logs a warning at once, and again after five minutes at the earliest, with how often it was met.
+
+    Thread-safe. Of very many different ones, the oldest are forgotten, and are new when they come again.
+
+    Parameters
+    ----------
+    clock : Clock
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = ForkSafeLock()
+        self._logged: dict[object, _Logged] = {}
+
+    def warn(self, log: logging.Logger, text: str, *args: object, about: object) -> None:
+        """Log a warning, unless the same text was logged a moment ago about the same.
+
+        Parameters
+        ----------
+        log : logging.Logger
+        text, *args
+            As those of ``log.warning``.
+        about : object, hashable
+            What it is about, such as a queue and the type of an error: texts of errors may differ each time.
+        """
+        key, now_s = (text, about), self._clock.monotonic()
+        with self._lock:
+            before = self._logged.pop(key, None)
+            if before is not None and now_s < before.again_at_s:
+                before.more += 1
+                self._logged[key] = before
+                return
+            self._logged[key] = _Logged(now_s + _PAUSE_S)
+            if len(self._logged) > _REMEMBERED:
+                del self._logged[next(iter(self._logged))]
+        since = f" (and {before.more} times since it was last logged)" if before and before.more else ""
+        log.warning(text + since, *args, stacklevel=2)
