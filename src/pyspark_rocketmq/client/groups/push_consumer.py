@@ -37,8 +37,7 @@ __all__ = ["PushConsumer"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_TICK_S: Final = 1.0
-_SHORTEST_TICK_S: Final = 0.1
+_TICK_S, _SHORTEST_TICK_S = 1.0, 0.1
 _JOIN_S: Final = 5.0
 _OPERATION_MS: Final = 5_000
 """The timeout of one step at a broker, after which the next step runs."""
@@ -103,8 +102,7 @@ class PushConsumer:
         self._ends = Event(host)
         self._rebalance_now = True
         self._unassigned: set[str] = set()
-        self._lookups_left = _LOOKUPS
-        self._rebalance_at = 0.0
+        self._lookups_left, self._rebalance_at = _LOOKUPS, 0.0
         self._membership: Membership | None = None
         self._lane_member: LaneMember | None = None
         self._delivery: Delivery | None = None
@@ -325,7 +323,7 @@ class PushConsumer:
                 try:
                     self._assign_topic(topic, route)
                 except RocketMQError as error:  # the member keeps its queues of the topic
-                    _LOG.warning("group %s: %s; this is retried", self.group, error)
+                    self._warn(topic, error)
 
     def _routes(self) -> dict[str, TopicRoute]:
         """Return the routes of the topics that have one."""
@@ -338,11 +336,15 @@ class PushConsumer:
                     self._lookups_left -= 1  # the first heartbeat creates it, if brokers may create groups
                     continue
                 if topic in self._unassigned and not topic.startswith(RETRY_PREFIX):
-                    _LOG.warning("group %s: %s", self.group, error)
+                    self._warn(topic, error)
                 self._unassigned.discard(topic)  # until the next rebalance
             except RocketMQError as error:
-                _LOG.warning("group %s: %s; this is retried", self.group, error)
+                self._warn(topic, error)
         return routes
+
+    def _warn(self, topic: str, error: RocketMQError) -> None:
+        text, about = "group %s: %s; this is retried", (topic, type(error))
+        self._client.warnings.warn(_LOG, text, self.group, error, about=about)
 
     def _place_lanes(self, routes: Mapping[str, TopicRoute]) -> None:
         """Start a lane for each broker of the topics, which all get heartbeats; end unused lanes."""

@@ -150,7 +150,8 @@ class Delivery:
             deadline = self._client.deadline(self._client.request_timeout_ms)
             self._client.connection(addr).call(request, deadline=deadline).require(queue=worker.queue)
         except RocketMQError as error:
-            _LOG.warning("a dead letter of %s could not be stored yet: %s", worker.queue, error)
+            text, about = "a dead letter of %s could not be stored yet: %s", (worker.queue, type(error))
+            self._client.warnings.warn(_LOG, text, worker.queue, error, about=about)
             return False
         return True
 
@@ -209,7 +210,11 @@ def send_messages_back(
         if not isinstance(outcome, RocketMQError):
             worker.record_sent_back(message)
             continue
-        _LOG.warning("a message of %s could not be sent back and is retried: %s", worker.queue, outcome)
+        text, about = (
+            "a message of %s could not be sent back and is retried: %s",
+            (worker.queue, type(outcome)),
+        )
+        client.warnings.warn(_LOG, text, worker.queue, outcome, about=about)
         refused = isinstance(outcome, BrokerError) and not outcome.retriable
         worker.record_not_sent_back(message, refused=refused)
 

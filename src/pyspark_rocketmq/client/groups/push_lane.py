@@ -30,8 +30,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 _Step: TypeAlias = Literal["begin", "check", "commit", "leave", "heartbeat", "lock", "release", "unlock"]
 
-_TICK_S: Final = 1.0
-_SHORTEST_TICK_S: Final = 0.1
+_TICK_S, _SHORTEST_TICK_S = 1.0, 0.1
 _LOCK_S: Final = 20.0
 _LOCK_RETRY_S: Final = 2.0
 _HAND_OVER_S: Final = 25.0
@@ -40,8 +39,7 @@ _UNHEARD_S: Final = 5.0
 """A member that did not run for this time, frozen or asleep, may not have heard who has its queues now."""
 _LOST: Final = -math.inf
 """When a lost queue was released: its position is not committed."""
-_FIRST_PAUSE_S: Final = 1.0
-_LONGEST_PAUSE_S: Final = 8.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 8.0
 _MOST_SENT_BACK: Final = 64
 
 
@@ -392,7 +390,9 @@ class BrokerLane:
         try:
             step()
         except RocketMQError as error:
-            _LOG.warning("group %s, %s of %s at %s: %s", self._member.group, *what, self.name, error)
+            text, about = "group %s, %s of %s at %s: %s", (self.name, what, type(error))
+            told = (self._member.group, *what, self.name, error)
+            self._member.client.warnings.warn(_LOG, text, *told, about=about)
             if error.stale_route and what[0] != "heartbeat":
                 self._member.client.invalidate(what[1])
             self._pauses[what] = (self._now() + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S))

@@ -287,7 +287,8 @@ class QueueWorker:
             except RocketMQError as error:
                 if self._stopped.is_set():  # the consumer closed the connections
                     return
-                _LOG.warning("a pull of %s failed and is retried: %s", self.queue, error)
+                text, about = "a pull of %s failed and is retried: %s", (self.queue, type(error))
+                self._client.warnings.warn(_LOG, text, self.queue, error, about=about)
                 if error.stale_route:
                     self._client.invalidate(self.queue.topic)
                 self.pause(_PAUSE_AFTER_ERROR_S)

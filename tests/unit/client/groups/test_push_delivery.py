@@ -21,6 +21,7 @@ from pyspark_rocketmq.client.groups.push_delivery import (
 from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptions
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
+from pyspark_rocketmq.client.paced_warnings import PacedWarnings
 from pyspark_rocketmq.errors import ConnectError
 from pyspark_rocketmq.model import BrokerData, Message, MessageQueue, OutgoingMessage, TopicRoute
 from pyspark_rocketmq.record.message import decode_messages, encode_message
@@ -83,6 +84,7 @@ class Client:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
+        self.warnings = PacedWarnings(self.clock)
         self.dead: list[ConsumerSendMsgBackRequest] = []
         self.sent: list[tuple[str, int]] = []
         self.codes: dict[int, int] = {}

@@ -14,6 +14,7 @@ from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
+from pyspark_rocketmq.client.paced_warnings import PacedWarnings
 from pyspark_rocketmq.errors import ConnectError, RequestTimeoutError, RocketMQError, ServiceNotAvailableError
 from pyspark_rocketmq.model import MessageQueue
 
@@ -29,6 +30,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
+        self.warnings = PacedWarnings(self.clock)
         self.offsets: dict[MessageQueue, int] = {}
         self.asked: Counter[str] = Counter()
         self.away = False
@@ -269,6 +271,15 @@ def test_a_step_that_fails_is_named_and_the_route_is_looked_up_where_it_may_be_o
         world.turn(2)
     assert f"group billing, {step} at broker-a: " in caplog.text
     assert set(world.broker.stale) == ({"orders"} if stale and "heartbeat" not in step else set())
+
+
+def test_a_broker_that_is_away_for_hours_is_a_line_every_five_minutes(caplog: pytest.LogCaptureFixture):
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.broker.away, world.broker.registered = True, False
+    world.turn(7_200)
+    assert 20 < len(caplog.messages) <= 25
 
 
 @pytest.mark.parametrize(("left", "kept"), [(A0, A1), (A1, A0)])

@@ -358,6 +358,18 @@ def test_a_pull_that_fails_is_repeated_after_a_pause(
     assert invalidated == looked_up
 
 
+def test_pulls_that_fail_for_hours_are_a_line_every_five_minutes(caplog: pytest.LogCaptureFixture) -> None:
+    def script(addr: str, offset: int, most: int) -> Answer:
+        if len(world.client.pulls) == 7_200:
+            world.worker.stop()
+        world.client.clock.now_s += 1
+        raise ConnectError("no connection")
+
+    world = World(script)
+    world.worker._run()
+    assert len(caplog.messages) == 24
+
+
 def test_an_error_after_the_worker_was_stopped_is_nothing_to_report(caplog: pytest.LogCaptureFixture) -> None:
     def script(addr: str, offset: int, most: int) -> Answer:
         world.worker.stop()

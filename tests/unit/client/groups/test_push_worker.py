@@ -16,6 +16,7 @@ from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptio
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.groups.threads import Pool
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
+from pyspark_rocketmq.client.paced_warnings import PacedWarnings
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
 from pyspark_rocketmq.record.message import decode_messages, encode_message
 
@@ -34,6 +35,7 @@ class World:
 
     def __init__(self, *offsets: int, runs: bool = False, **options: object) -> None:
         self.clock = FakeClock()
+        self.warnings = PacedWarnings(self.clock)
         self.delivered: list[list[Message]] = []
         self.wakes = 0
         self.keeps_lock = True
