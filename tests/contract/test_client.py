@@ -11,7 +11,7 @@ from tests.support.patient import patient_mqadmin, patient_producer
 from tests.support.topics import TopicFactory, fill
 from tests.support.wait import eventually
 
-from pyspark_rocketmq.client import Client, MessageQueue, OutgoingMessage, PullConsumer
+from pyspark_rocketmq.client import Admin, Client, MessageQueue, OutgoingMessage, PullConsumer
 from pyspark_rocketmq.client.shared import shared_client
 from pyspark_rocketmq.devcluster import DevCluster
 from pyspark_rocketmq.errors import GroupNotFoundError, NameServerError, TopicNotFoundError
@@ -134,6 +134,17 @@ def test_never_committed_is_none(mq: DevCluster, topic: TopicFactory, group: str
     with Client(mq.name_server) as client:
         queues = fill_queues(client, topic(queues=2), 1)
         assert client.committed_offsets(group, queues) == dict.fromkeys(queues)
+
+
+def test_a_group_that_was_deleted_is_registered_again(
+    client: Client, cluster: DevCluster, topic: TopicFactory, group: str
+) -> None:
+    queues = fill_queues(client, topic(queues=2, cluster=cluster), 3)
+    client.commit_offsets(group, dict.fromkeys(queues, 1))
+    with Client(cluster.name_server) as other:
+        Admin(other).delete_group(group)
+    client.commit_offsets(group, dict.fromkeys(queues, 2))
+    assert client.committed_offsets(group, queues) == dict.fromkeys(queues, 2)
 
 
 @pytest.mark.needs("cluster")

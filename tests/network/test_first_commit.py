@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pyspark_rocketmq.client import Client, ClientOptions, MessageQueue
-from pyspark_rocketmq.errors import BrokerError, TransportError
+from pyspark_rocketmq.client import Admin, AsyncClient, Client, ClientOptions, MessageQueue
+from pyspark_rocketmq.errors import BrokerError, GroupNotFoundError, TransportError
 from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.testing import MockCluster, Silence
@@ -88,3 +89,40 @@ def test_a_registration_whose_answer_is_late_leaves_no_member(lost: RequestCode)
                     client.max_offsets([queue])
                 assert commit.result() == {}
             assert not connection.alive
+
+
+def test_a_group_that_a_broker_has_lost_is_registered_again():
+    """An operator deleted it, or the broker came back with an empty disk, weeks after the first commit."""
+    with MockCluster({"orders": 2}) as mq, Client(mq.name_server) as client:
+        queues = client.read_queues("orders")
+        client.commit_offsets("billing", dict.fromkeys(queues, 1))
+        Admin(client).delete_group("billing")
+        client.commit_offsets("billing", dict.fromkeys(queues, 2))
+        assert client.committed_offsets("billing", queues) == dict.fromkeys(queues, 2)
+        Admin(client).delete_group("billing")
+        assert client.try_commit_offsets("billing", dict.fromkeys(queues, 3)) == {}
+        assert client.committed_offsets("billing", queues) == dict.fromkeys(queues, 3)
+
+
+def test_a_group_that_a_broker_has_lost_is_registered_again_in_an_event_loop():
+    async def commit(mq: MockCluster) -> None:
+        async with AsyncClient(mq.name_server) as client:
+            queues = await client.read_queues("orders")
+            await client.commit_offsets("billing", dict.fromkeys(queues, 1))
+            with Client(mq.name_server) as other:
+                Admin(other).delete_group("billing")
+            await client.commit_offsets("billing", dict.fromkeys(queues, 2))
+            assert await client.committed_offsets("billing", queues) == dict.fromkeys(queues, 2)
+
+    with MockCluster({"orders": 2}) as mq:
+        asyncio.run(commit(mq))
+
+
+def test_a_group_that_brokers_may_not_create_is_an_error():
+    with MockCluster({"orders": 1}) as mq, Client(mq.name_server) as client:
+        (queue,) = client.read_queues("orders")
+        client.commit_offsets("billing", {queue: 1})
+        mq.fail(COMMIT, code=ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, times=None)
+        with pytest.raises(GroupNotFoundError):
+            client.commit_offsets("billing", {queue: 2})
+        assert mq.asked[COMMIT] == 3

@@ -25,7 +25,13 @@ from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.queue_requests import QueueRequests, gravest
 from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry
 from pyspark_rocketmq.client.routes.routing import RouteCache
-from pyspark_rocketmq.errors import BrokerError, RequestTimeoutError, RocketMQError, RouteError
+from pyspark_rocketmq.errors import (
+    BrokerError,
+    GroupNotFoundError,
+    RequestTimeoutError,
+    RocketMQError,
+    RouteError,
+)
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, TopicRoute
 from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.model.names import retry_topic
@@ -58,7 +64,7 @@ class GroupClient(Protocol):
 
 
 class GroupCommitter:
-    """Commits offsets. Registers each group at each broker at most once per client."""
+    """Commits offsets. Registers each group at each broker once per client, and where it is lost again."""
 
     def __init__(self, client: GroupClient) -> None:
         self._client = client
@@ -107,7 +113,30 @@ class GroupCommitter:
         client = self._client
         routes = client.routes.try_served({queue.topic for queue in offsets}, deadline=deadline)
         served = [queue for queue in offsets if not isinstance(routes[queue.topic], RouteError)]
+        with self._lock:
+            before = frozenset(self._announced)
         self.announce(group, served, deadline=deadline)
+        failed = self._commit_once(group, offsets, routes, deadline)
+        homes = {
+            q: _home(q, routes[q.topic]) for q, it in failed.items() if isinstance(it, GroupNotFoundError)
+        }
+        lost = {home: queue for queue, home in homes.items() if (group, home) in before}
+        if lost:  # it was deleted, or the broker lost its disk, since the group was registered there
+            self._tables = {table for table in self._tables if table[0] != group or table[1] not in lost}
+            self._register(group, lost, deadline)
+            again = {queue: offsets[queue] for queue, home in homes.items() if home in lost}
+            failed = {queue: it for queue, it in failed.items() if queue not in again}
+            failed |= self._commit_once(group, again, routes, deadline)
+        return failed
+
+    def _commit_once(
+        self,
+        group: str,
+        offsets: Mapping[MessageQueue, int],
+        routes: Mapping[str, TopicRoute | RouteError],
+        deadline: Deadline,
+    ) -> dict[MessageQueue, RocketMQError]:
+        client = self._client
         calls = {queue: broker.commit_offset(group, queue, offset) for queue, offset in offsets.items()}
         tables = {queue: (group, _home(queue, routes[queue.topic]), queue.topic) for queue in offsets}
         first = {table: queue for queue, table in tables.items() if table not in self._tables}

@@ -16,6 +16,7 @@ from pyspark_rocketmq.client.queue_requests import gather_all, gravest
 from pyspark_rocketmq.errors import (
     BrokerError,
     BrokerNotFoundError,
+    GroupNotFoundError,
     RequestTimeoutError,
     RocketMQError,
     TopicNotFoundError,
@@ -56,7 +57,7 @@ class AsyncGroupClient(Protocol):
 
 
 class AsyncGroupCommitter:
-    """Commits offsets. Registers each group at each broker at most once per client."""
+    """Commits offsets. Registers each group at each broker once per client, and where it is lost again."""
 
     def __init__(self, client: AsyncGroupClient) -> None:
         self._client = client
@@ -83,12 +84,22 @@ class AsyncGroupCommitter:
             except (TopicNotFoundError, BrokerNotFoundError) as error:  # the others do not wait for it
                 gone.append(error)
         offsets = {queue: offset for queue, offset in offsets.items() if queue.topic in routes}
+        before = frozenset(self._announced)
         await self._announce(group, offsets, routes, deadline)
         tables: dict[tuple[str, str], dict[MessageQueue, Call[None]]] = {}
         for queue, offset in offsets.items():
             owner = routes[queue.topic].owner(queue) or queue.broker_name
             tables.setdefault((owner, queue.topic), {})[queue] = broker.commit_offset(group, queue, offset)
-        await gather_all(self._commit_table(calls, deadline) for calls in tables.values())
+        try:
+            await gather_all(self._commit_table(calls, deadline) for calls in tables.values())
+        except GroupNotFoundError:  # it was deleted, or a broker lost its disk, since it was registered there
+            homes = {owner: next(iter(calls)) for (owner, _), calls in tables.items()}
+            lost = {owner: queue for owner, queue in homes.items() if (group, owner) in before}
+            if not lost:
+                raise
+            for owner, queue in lost.items():
+                await self._register(group, owner, queue, deadline, proxied=_is_proxied(routes, owner, queue))
+            await gather_all(self._commit_table(calls, deadline) for calls in tables.values())
         if gone:
             raise gravest(gone)
 
@@ -119,8 +130,7 @@ class AsyncGroupCommitter:
         again = await self._client.routes.find(retry_topic(group))
         known = {data.broker_name for data in again.queues} if again is not None else set()
         for name, queue in new.items():
-            data = routes[queue.topic].broker(name)
-            proxied = data is not None and data.behind_proxy
+            proxied = _is_proxied(routes, name, queue)
             if name in known or await self._register(group, name, queue, deadline, proxied=proxied):
                 self._announced.add((group, name))
 
@@ -169,3 +179,8 @@ class AsyncGroupCommitter:
         except RequestTimeoutError:
             connection.abort()  # it may have joined: the end of its connection removes it
             raise
+
+
+def _is_proxied(routes: Mapping[str, TopicRoute], broker_name: str, queue: MessageQueue) -> bool:
+    data = routes[queue.topic].broker(broker_name)
+    return data is not None and data.behind_proxy
