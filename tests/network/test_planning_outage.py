@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.support.threads import HostWithoutThreads
 
-from pyspark_rocketmq.client import OutgoingMessage
+from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.errors import BrokerError
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, fetch_running_ends, wait_for_ends
@@ -81,3 +82,16 @@ def test_a_broker_that_refuses_one_question_is_not_away_for_the_next() -> None:
                 assert fetch_running_ends(client, options).masters == everywhere
         finally:
             client.close()
+
+
+@pytest.mark.parametrize("refusals", [1, 2])
+def test_a_look_for_which_no_thread_can_be_started_is_made_all_the_same(refusals: int) -> None:
+    """It ended the query. A direct stream never asked these brokers again."""
+    with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
+        options = Client(mq.name_server).options
+        with PlanningClient(options, host=HostWithoutThreads(0)) as client:
+            queues = client.read_queues("orders")
+            client.host.refusals = refusals
+            for _ in range(2):
+                found = client.ends(queues)
+                assert (dict(found.masters), dict(found.failed)) == (dict.fromkeys(queues, 0), {})

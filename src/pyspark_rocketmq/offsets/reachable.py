@@ -212,7 +212,10 @@ class ReachableBrokers:
                 self._client.pool.close()
 
         for question in questions:
-            self._client.host.start(partial(work, question), name=f"ask-{question.broker_name}")
+            try:
+                self._client.host.start(partial(work, question), name=f"ask-{question.broker_name}")
+            except RuntimeError:  # the machine has no thread left: then one after the other
+                work(question)
         waiting = {question.broker_name: self._deadline(question.patience_ms) for question in questions}
         found: dict[MessageQueue, T | RocketMQError] = {}
         somebody_answered = False
