@@ -372,6 +372,20 @@ def requested(browser: webdriver.Chrome) -> set[str]:
     return {event["params"]["request"]["url"] for event in sent}
 
 
+def test_the_page_sums_up_the_queues_that_it_does_not_name(browser, served, log):
+    for batch in range(2):
+        log.write(
+            "progress", START_MS + 40_000 + batch, progress=progress(batch, read=10, newest=15, queues=1_000)
+        )
+    visit(browser, served.url)
+    eventually(lambda: "989 others" in text_of(browser, "#queries .lag .u-legend"), what="the other queues")
+    legend = text_of(browser, "#queries .lag .u-legend")
+    assert [f"orders broker-a:{number}" for number in range(989, 1_000)] == re.findall(
+        r"orders broker-a:\d+", legend
+    )
+    assert f"{sum(5 + 25 * number for number in range(1_000)):,}" in text_of(browser, "#queries article")
+
+
 @pytest.mark.parametrize(
     ("scheme", "background"), [("light", "rgb(245, 246, 250)"), ("dark", "rgb(18, 21, 28)")]
 )

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 import threading
@@ -23,6 +24,8 @@ __all__ = ["BatchPoint", "QueryHistory", "QueryLogReader"]
 
 _KEPT: Final = 300
 _RUNS: Final = 50
+_QUEUES: Final = 16
+"""How many queues of a batch are kept and shown by name: the page shows fewer, and all batches each time."""
 _WHOLE: Final = "triggerExecution"
 
 
@@ -43,7 +46,11 @@ class BatchPoint:
         Totals of all stateful operators.
     watermark_ms : int, optional
     lag : Mapping[str, int]
-        Messages stored but not read, per queue of the RocketMQ sources.
+        Messages stored but not read, per queue of the RocketMQ sources: of the queues that have most.
+    other_lag : int
+        Those in all other queues.
+    queues : int
+        The number of all queues.
     """
 
     batch_id: int | None
@@ -56,6 +63,8 @@ class BatchPoint:
     state_bytes: int
     watermark_ms: int | None
     lag: Mapping[str, int]
+    other_lag: int = 0
+    queues: int = 0
 
     @classmethod
     def of(cls, progress: Mapping[str, Any], at_ms: int) -> BatchPoint:
@@ -63,6 +72,8 @@ class BatchPoint:
         state = progress.get("stateOperators") or []
         parts = dict(progress.get("durationMs") or {})
         whole = parts.pop(_WHOLE, None)
+        lag = _lag(progress.get("sources") or [])
+        shown = heapq.nlargest(_QUEUES, lag, key=lag.__getitem__)
         if whole is not None:
             parts["other"] = max(0, whole - sum(parts.values()))
         return cls(
@@ -75,7 +86,9 @@ class BatchPoint:
             state_rows=sum(each.get("numRowsTotal", 0) for each in state),
             state_bytes=sum(each.get("memoryUsedBytes", 0) for each in state),
             watermark_ms=_moment((progress.get("eventTime") or {}).get("watermark")),
-            lag=_lag(progress.get("sources") or []),
+            lag={name: lag[name] for name in shown},
+            other_lag=sum(lag.values()) - sum(lag[name] for name in shown),
+            queues=len(lag),
         )
 
 

@@ -76,6 +76,14 @@ def test_a_batch_is_what_spark_said_of_it():
     assert batch.watermark_ms == 1_769_846_400_000
 
 
+def test_of_a_thousand_queues_those_that_are_furthest_behind_are_kept():
+    """All batches go to the page with each look: with all queues, 9 MB for each run."""
+    batch = BatchPoint.of(progress(7, read=10, newest=15, queues=1_000), 5)
+    assert batch.lag == {f"orders broker-a:{number}": 5 + 25 * number for number in range(984, 1_000)}
+    assert sum(batch.lag.values()) + batch.other_lag == sum(5 + 25 * number for number in range(1_000))
+    assert batch.queues == 1_000
+
+
 def test_offsets_as_text_no_watermark_and_rates_that_are_not_numbers():
     told = progress(0, read=1, newest=1, eventTime={"watermark": "1970-01-01T00:00:00.000Z"})
     told["inputRowsPerSecond"], told["processedRowsPerSecond"] = "Infinity", float("nan")

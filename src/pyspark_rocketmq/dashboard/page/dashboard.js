@@ -86,7 +86,7 @@ function lines(key, host, title, names, columns, stacked = false) {
 
 // --- queries ---
 
-const lagOf = (batch) => Object.values(batch.lag).reduce((sum, each) => sum + each, 0);
+const lagOf = (batch) => Object.values(batch.lag).reduce((sum, each) => sum + each, batch.other_lag);
 
 // Kept from one look to the next: what a reader opened stays open.
 const failures = new Map();
@@ -150,10 +150,11 @@ function queryCharts(card, run) {
   for (const batch of batches) for (const [queue, lag] of Object.entries(batch.lag)) queues.set(queue, Math.max(lag, queues.get(queue) || 0));
   const most = [...queues].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, MOST_QUEUES).map(([queue]) => queue).sort();
   const columns = most.map((queue) => batches.map((b) => b.lag[queue] ?? null));
-  if (queues.size > most.length) {
-    const others = (b) => Object.entries(b.lag).reduce((sum, [queue, lag]) => sum + (most.includes(queue) ? 0 : lag), 0);
+  const all = Math.max(queues.size, ...batches.map((b) => b.queues));
+  if (all > most.length) {
+    const others = (b) => Object.entries(b.lag).reduce((sum, [queue, lag]) => sum + (most.includes(queue) ? 0 : lag), b.other_lag);
     columns.push(batches.map(others));
-    most.push(`${queues.size - most.length} others`);
+    most.push(`${all - most.length} others`);
   }
   if (most.length) lines(`${run.runId} lag`, places[2], "Messages behind, by queue", most, [times, ...columns]);
 }
