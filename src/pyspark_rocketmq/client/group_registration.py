@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
@@ -120,10 +121,15 @@ class GroupCommitter:
         homes = {
             q: _home(q, routes[q.topic]) for q, it in failed.items() if isinstance(it, GroupNotFoundError)
         }
-        lost = {home: queue for queue, home in homes.items() if (group, home) in before}
-        if lost:  # it was deleted, or the broker lost its disk, since the group was registered there
+        with self._lock:
+            now = self._announced - before
+        lost = {home: queue for queue, home in homes.items() if (group, home) not in now}
+        if lost:  # it was deleted, or the broker lost its disk, or has just come back
             self._tables = {table for table in self._tables if table[0] != group or table[1] not in lost}
-            self._register(group, lost, deadline)
+            with contextlib.suppress(RouteError):
+                told = self._register(group, lost, deadline)
+                with self._lock:
+                    self._announced.update((group, name) for name in told)
             again = {queue: offsets[queue] for queue, home in homes.items() if home in lost}
             failed = {queue: it for queue, it in failed.items() if queue not in again}
             failed |= self._commit_once(group, again, routes, deadline)
