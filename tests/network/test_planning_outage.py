@@ -95,3 +95,17 @@ def test_a_look_for_which_no_thread_can_be_started_is_made_all_the_same(refusals
             for _ in range(2):
                 found = client.ends(queues)
                 assert (dict(found.masters), dict(found.failed)) == (dict.fromkeys(queues, 0), {})
+
+
+def test_why_a_topic_has_no_route_is_not_asked_with_each_look() -> None:
+    """Streams look many times a second, and the list of all topics may be long."""
+    listing = (RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    with MockBroker({"orders": 1}) as mq:
+        given = {"nameServer": mq.name_server, "topic": "orders,payments"}
+        options = parse_options(SourceOptions, given, environ={})
+        with PlanningClient(options.client) as client:
+            for _ in range(20):
+                assert fetch_running_ends(client, options).masters == {mq.queue("orders"): 0}
+            assert all(1 <= mq.asked[code] < 20 for code in listing), "about once in five seconds"
+            mq.create_topic("payments", 1)
+            assert len(fetch_running_ends(client, options).masters) == 2

@@ -272,7 +272,7 @@ def _queues_with_a_route(client: PlanningClient, options: SourceOptions) -> tupl
     client.look_up(topics)
     for topic in topics:
         try:
-            queues += client.read_queues(topic)
+            queues += client.read_queues_again(topic)
         except (TopicNotFoundError, BrokerNotFoundError) as error:  # the other topics do not wait for it
             missing.append(error)
     if missing and not queues:

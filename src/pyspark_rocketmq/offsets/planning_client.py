@@ -22,7 +22,7 @@ from pyspark_rocketmq.client.read.samples import (
 )
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.client.whole_routes import look_up
-from pyspark_rocketmq.errors import RocketMQError, RouteError
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, RouteError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.offsets.reachable import ReachableBrokers
 from pyspark_rocketmq.options import ClientOptions
@@ -35,6 +35,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 OPERATION_TIMEOUT_MS: Final = 10_000
 """The timeout of one-time requests, such as for the start of a query."""
+
+_REASON_S: Final = 5.0
+"""How long the reason why a topic has no route is kept: it takes the lists of all brokers and topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,7 @@ class PlanningClient(Client):
         self._masters = ReachableBrokers(self)
         self._slaves = ReachableBrokers(self, slaves=True)
         self._told: frozenset[str] = frozenset()
+        self._missing: dict[str, tuple[RouteError, float]] = {}
 
     def close(self) -> None:
         """Close every connection."""
@@ -123,6 +127,20 @@ class PlanningClient(Client):
         """Invalidate all routes and the list of topics: they are looked up again on next use."""
         self._topics_expire = -math.inf
         self.routes.invalidate_all()
+
+    def read_queues_again(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues, as `read_queues`. Why a topic has none may be five seconds old."""
+        now_s = self.clock.monotonic()
+        self._missing = {name: each for name, each in self._missing.items() if now_s < each[1]}
+        if topic in self._missing and self.find_route(topic) is None:
+            raise self._missing[topic][0].with_facts()
+        try:
+            return self.read_queues(topic)
+        except (TopicNotFoundError, BrokerNotFoundError) as error:
+            why = error.with_facts().with_traceback(None)
+            why.__cause__ = why.__context__ = None
+            self._missing[topic] = (why, now_s + _REASON_S)
+            raise
 
     def broker_names(self) -> frozenset[str]:
         """Return the brokers that are registered now; none if a proxy answers."""
