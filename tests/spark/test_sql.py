@@ -595,7 +595,7 @@ def test_a_text_that_is_longer_than_its_column_is_not_written(spark, tmp_path, m
         spark.sql(f"CREATE TABLE {name} (a VARCHAR(2), b CHAR(3)) USING parquet")
         insert("é  ", "xy")
         for a, b in (("abc", "x"), ("a", "wxyz")):
-            with pytest.raises(Exception, match="Exceeds char/varchar type length limitation: [23]"):
+            with pytest.raises(Exception, match=r"Exceeds char/varchar type length limitation: [23]"):
                 insert(a, b)
         assert [tuple(row) for row in spark.table(name).collect()] == [("é ", "xy ")]
     finally:
