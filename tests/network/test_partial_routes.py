@@ -11,7 +11,7 @@ from tests.support.scripted_peer import Peer, ScriptedPeer, answer
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.routes.name_servers import merge_routes
-from pyspark_rocketmq.client.whole_routes import look_up
+from pyspark_rocketmq.client.routes.whole_routes import look_up
 from pyspark_rocketmq.errors import BrokerNotFoundError, NameServerError
 from pyspark_rocketmq.model import BrokerData, MessageQueue, Permission, QueueData, TopicRoute
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient

@@ -21,7 +21,7 @@ from pyspark_rocketmq.client.read.samples import (
     stored_at,
 )
 from pyspark_rocketmq.client.retry import RandomSource
-from pyspark_rocketmq.client.whole_routes import look_up
+from pyspark_rocketmq.client.routes.whole_routes import look_up
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, RouteError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.offsets.reachable import ReachableBrokers

@@ -168,8 +168,8 @@ class ClientOptions(Options):
         for declared, value in option_values(self):
             if declared.kind.label in _TEXTS and not isinstance(value, str | None):  # it may be a secret
                 raise OptionError(f"{declared.name} must be a text, not a {type(value).__name__}")
-        for name in ("request_timeout_ms", "connect_timeout_ms", "route_refresh_ms"):
-            require_whole(getattr(self, name), name, 1)
+        for name, least in (("request_timeout_ms", 1), ("connect_timeout_ms", 1), ("route_refresh_ms", 0)):
+            require_whole(getattr(self, name), name, least)
         for name in ("tls", "tls_verify", "wire_log"):
             require(getattr(self, name), bool, name)
         # A str would be iterated character by character.

@@ -106,7 +106,7 @@ def test_queues_offsets_and_times_in_an_event_loop(call: Callable[[Any], Any], t
     [
         ({"request_timeout_ms": "3000"}, "request_timeout_ms must be a whole number from 1 on, not a str"),
         ({"connect_timeout_ms": 0}, "connect_timeout_ms must be a whole number from 1 on, not 0"),
-        ({"route_refresh_ms": None}, "route_refresh_ms must be a whole number from 1 on, not None"),
+        ({"route_refresh_ms": None}, "route_refresh_ms must be a whole number from 0 on, not None"),
         ({"tls": "false"}, "tls must be a bool, not a str"),
         ({"namespace": 5}, "namespace must be a text, not a int"),
         ({"access_key": "a", "secret_key": 123456}, "secretKey must be a text, not a int$"),

@@ -75,7 +75,8 @@ class FakeRocketMQ:
             raise TopicNotFoundError("no route", topic=topic)
         return queues
 
-    read_queues_again = read_queues
+    def read_queues_again(self, topic: str) -> tuple[MessageQueue, ...]:
+        return self.read_queues(topic)
 
     def min_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         return self._ask("min_offsets", queues, lambda queue: self.first.get(queue, 0))

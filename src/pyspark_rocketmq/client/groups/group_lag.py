@@ -11,7 +11,7 @@ from pyspark_rocketmq.client.admin import Admin
 from pyspark_rocketmq.client.admin_calls import consume_stats_call
 from pyspark_rocketmq.client.broker_calls import OnAway, calls_at_once, glance_deadline, glance_each
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.client.whole_routes import look_up
+from pyspark_rocketmq.client.routes.whole_routes import look_up
 from pyspark_rocketmq.errors import BrokerError, RocketMQError, UnsupportedRequestError
 from pyspark_rocketmq.inventory import ClusterInfo
 from pyspark_rocketmq.model import ConsumerOffset, MessageQueue, OffsetRange

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from pyspark_rocketmq.client.retry import retry
+from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.retry import RandomSource, retry
+from pyspark_rocketmq.client.routes.name_servers import NameServers
+from pyspark_rocketmq.client.routes.routing import RouteCache
 from pyspark_rocketmq.errors import BrokerNotFoundError
-
-if TYPE_CHECKING:
-    from pyspark_rocketmq.client.client import Client
-    from pyspark_rocketmq.client.clock import Deadline
 
 __all__ = ["look_up"]
 
 
-def look_up(client: Client, topics: Iterable[str], *, whole: bool = False) -> None:
+class RoutedClient(Protocol):
+    """What a lookup uses of a client."""
+
+    routes: RouteCache
+    name_servers: NameServers
+    clock: Clock
+    random: RandomSource
+
+    def deadline(self) -> Deadline:
+        """Return the deadline of an operation that begins now."""
+        ...
+
+
+def look_up(client: RoutedClient, topics: Iterable[str], *, whole: bool = False) -> None:
     """Look up the routes of topics, with all requests in flight together, to fill the cache.
 
     A topic without a route is no error here.
@@ -43,13 +55,13 @@ def look_up(client: Client, topics: Iterable[str], *, whole: bool = False) -> No
         )
 
 
-def _require_brokers(client: Client, topics: tuple[str, ...], deadline: Deadline) -> None:
+def _require_brokers(client: RoutedClient, topics: tuple[str, ...], deadline: Deadline) -> None:
     lacking = [topic for topic in topics if client.routes.missing_brokers(topic)]
     if not lacking:
         return
     registered = client.name_servers.fetch_registered_brokers(deadline=deadline)
     for topic in lacking:
-        client.invalidate(topic)
+        client.routes.invalidate(topic)
     client.routes.find_many(lacking, deadline=deadline)
     known = registered or frozenset()  # a proxy does not tell: wait for the broker
     for topic in lacking:
