@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark import SparkContext, StorageLevel
 from pyspark.streaming import StreamingContext
 from tests.spark.conftest import INTERVAL_S, same_messages
@@ -128,6 +129,30 @@ def test_deserialize_skips_and_a_receiver_restarts_itself(contexts, mq, send, to
     send(name, 11)
     eventually(lambda: ("order", 50, 0, False) in seen, 30, what="an order after the restart")
     eventually(lambda: RocketMQUtils.receiverInfos()[0].skipped >= 25, 10, what="the skipped ones")
+    stop_in_order(ssc)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), Py4JError("Too many open files")])
+def test_receivers_connect_again_to_a_driver_that_had_no_thread_or_file_for_them(
+    contexts, properties, send, topic, monkeypatch, error
+):
+    start, refused = threading.Thread.start, []
+
+    def start_or_fail(thread: threading.Thread) -> None:
+        if thread.name == "receiver-link" and not refused:
+            refused.append(thread)
+            raise error
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+    name = topic(queues=1)
+    expected = send(name, 10)
+    ssc, got = contexts(), Got()
+    RocketMQUtils.createInputDStream(ssc, properties(name)).foreachRDD(got.take)
+    ssc.start()
+    eventually(lambda: len(got.rows) == 10, 60, what="ten messages")
+    assert refused
+    same_messages(got.rows, expected)
     stop_in_order(ssc)
 
 

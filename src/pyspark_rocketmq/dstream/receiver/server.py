@@ -40,6 +40,7 @@ _MOST_FAILURES: Final = 10
 """How often a task may end without storing anything in between, before the stream fails."""
 _FAILURE_COUNTS_S: Final = 3_600.0
 _LONGEST_PAUSE_S: Final = 30.0
+_ACCEPT_AGAIN_S: Final = 1.0
 _POOL: Final = "rocketmq-receivers"
 
 
@@ -255,10 +256,28 @@ class ReceiverServer:
     def _accept(self) -> None:
         while True:
             try:
-                channel = self._server.accept()
-            except Py4JError:  # it was closed
-                return
-            threading.Thread(target=self._serve, args=(channel,), name="receiver-link", daemon=True).start()
+                self._accept_one()
+            except (Py4JError, RuntimeError) as error:
+                if not self._is_open():
+                    return
+                reason = str(error).splitlines()[0][:200]
+                _LOG.warning("the driver has no file or thread for a receiver of %s: %s", self._name, reason)
+                self._clock.sleep(_ACCEPT_AGAIN_S)
+
+    def _accept_one(self) -> None:
+        channel = self._server.accept()
+        link = threading.Thread(target=self._serve, args=(channel,), name="receiver-link", daemon=True)
+        try:
+            link.start()
+        except Exception:  # the receiver connects again
+            _quietly(channel.close)
+            raise
+
+    def _is_open(self) -> bool:
+        try:
+            return bool(self._server.isOpen())
+        except Py4JError:  # the JVM is gone
+            return False
 
     def _serve(self, channel: Any) -> None:
         number: int | None = None
