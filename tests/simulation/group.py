@@ -249,7 +249,7 @@ class Group:
             case "leaves":
                 slot.leaving = True
             case "freezes":
-                process.frozen_until = self._stage.scheduler.now + move.lasts_s
+                process.freeze(self._stage.scheduler.now + move.lasts_s)
                 return
             case how:
                 self._stage.scheduler.kill(process)
@@ -275,8 +275,7 @@ class Group:
             if not taken:
                 continue
             block = encode_runs([each.run for each in taken])
-            if self._chance.random() < self._plan.slow and not self._stage.healed:
-                self._stage.scheduler.park(self._chance.expovariate(1 / self._plan.slow_s))
+            self._take_time()
             for message in block_elements(block, reading):
                 self._finish(message)
             self._history.did["a block is stored"] += 1
@@ -292,8 +291,7 @@ class Group:
         self._check_owner(queue, process)
         self._running.setdefault(queue, {})[process] = self._stage.scheduler.now
         try:
-            if self._chance.random() < self._plan.slow and not self._stage.healed:
-                self._stage.scheduler.park(self._chance.expovariate(1 / self._plan.slow_s))
+            self._take_time()
             if self._chance.random() < self._plan.fails and not self._stage.healed:
                 self._defer(messages)
                 return ConsumeResult.LATER
@@ -302,6 +300,10 @@ class Group:
             return ConsumeResult.SUCCESS
         finally:
             self._running[queue].pop(process, None)
+
+    def _take_time(self) -> None:
+        if self._chance.random() < self._plan.slow and self._plan.slow_s and not self._stage.healed:
+            self._stage.scheduler.park(self._chance.expovariate(1 / self._plan.slow_s))
 
     def _check_owner(self, queue: MessageQueue, process: Process) -> None:
         """A queue in order has one owner, for as long as the lock of its call is valid."""

@@ -50,6 +50,10 @@ class Process:
     frozen_until: float = 0.0
     listens: bool = False
 
+    def freeze(self, until_s: float) -> None:
+        """Freeze it until a moment, or as long as it is frozen already."""
+        self.frozen_until = max(self.frozen_until, until_s)
+
 
 class Task(greenlet):
     """A thread of a process."""

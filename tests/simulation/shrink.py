@@ -33,8 +33,9 @@ def shrink(plan: Plan, live: Callable[[Plan], Verdict], *, lives: int = 400) -> 
     lives : int
         The most that are lived.
     """
-    search = _Search(plan, live(plan), live, lives)
-    if search.verdict.wrong:
+    verdict = live(plan)
+    search = _Search(plan, verdict, live, lives, frozenset(verdict.wrong))
+    if verdict.wrong:
         search.try_one(replace(plan, accidents=search.verdict.accidents))
         search.cut()
         search.drop()
@@ -45,20 +46,21 @@ def shrink(plan: Plan, live: Callable[[Plan], Verdict], *, lives: int = 400) -> 
 
 @dataclass(slots=True)
 class _Search:
-    """The best plan so far, and how many lives are left."""
+    """The best plan so far, how many lives are left, and the judges that objected to the first plan."""
 
     plan: Plan
     verdict: Verdict
     live: Callable[[Plan], Verdict]
     left: int
+    judges: frozenset[str]
 
     def try_one(self, plan: Plan) -> bool:
-        """Whether a judge still objects that objected before; the plan is then the best one."""
+        """Whether a judge still objects that objected at first; the plan is then the best one."""
         if self.left <= 0:
             return False
         self.left -= 1
         verdict = self.live(plan)
-        if not self.verdict.wrong.keys() & verdict.wrong.keys():
+        if not self.judges & verdict.wrong.keys():
             return False
         self.plan, self.verdict = plan, verdict
         return True

@@ -81,6 +81,13 @@ def test_what_another_judge_finds_is_another_mistake() -> None:
     assert verdict.wrong.keys() == {"lost"}
 
 
+def test_what_a_judge_finds_only_in_a_shorter_life_is_another_mistake() -> None:
+    world = World(lost=lambda plan: len(plan.faults) > 3, torn=lambda plan: len(plan.faults) < len(FAULTS))
+    plan, verdict = shrink(LIFE, world.live)
+    assert len(plan.faults) == 4
+    assert "lost" in verdict.wrong
+
+
 def test_a_life_in_which_nothing_is_wrong_stays_as_it_is() -> None:
     world = World(lost=lambda _: False)
     assert shrink(LIFE, world.live)[0] == LIFE

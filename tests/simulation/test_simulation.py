@@ -18,13 +18,16 @@ import pytest
 from tests.simulation.cluster import Cluster
 from tests.simulation.dead_letters import DeadLetters
 from tests.simulation.drawing import draw_plan
+from tests.simulation.group import GroupPlan
 from tests.simulation.history import History, Row
 from tests.simulation.judges import JUDGES, judge
 from tests.simulation.life import live
 from tests.simulation.mistakes import PLANTS, Plant
 from tests.simulation.network import Habits, Network
+from tests.simulation.plan import Plan
 from tests.simulation.plants import FOUND_BY, apart, check, live_again
 from tests.simulation.scenarios import FOLDER, load
+from tests.simulation.scene import Fault
 from tests.simulation.scheduler import Process, Scheduler
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
@@ -336,3 +339,16 @@ def test_a_wait_that_ends_in_vain_is_held_against_a_process_unless_it_froze(
     scheduler.start(wait, process, "member")
     scheduler.run(lambda: False, until_s=60.0)
     assert told == idle
+
+
+def test_a_process_that_is_frozen_for_long_is_not_thawed_by_a_shorter_freeze() -> None:
+    process = Process("member")
+    process.freeze(70.0)
+    process.freeze(12.0)
+    assert process.frozen_until == 70.0
+
+
+def test_a_listener_that_may_be_slow_and_takes_no_time_loses_nothing() -> None:
+    fault = Fault(10.0, "answers to members of a group", 0.1, 1401799597)  # listeners are slow until then
+    group = GroupPlan(slots=2, slow=0.9)
+    assert live(Plan(seed=7, writers=((20, 0.0, False),), faults=(fault,), group=group)).wrong == {}
