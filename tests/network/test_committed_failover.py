@@ -11,13 +11,12 @@ import pytest
 from tests.support.committed_query import LOG, Query
 
 from pyspark_rocketmq.client import Client, CommittedConsumer
-from pyspark_rocketmq.client.commits import committed_consumer
+from pyspark_rocketmq.client.read import settled_ends
 from pyspark_rocketmq.errors import DataLossError, SendError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.remoting.frame import decode_frame, encode_frame
-from pyspark_rocketmq.spark.read import committed
 from pyspark_rocketmq.spark.read.committed import CommittedBatchReader, CommittedStreamReader
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.testing import Damage, HangUp, MockCluster
@@ -69,8 +68,7 @@ def test_a_stream_that_has_read_a_lost_record_is_told(
     mq, client, query, monkeypatch, later: int, said: str
 ) -> None:
     """Also when others have taken the place of the lost ones."""
-    monkeypatch.setattr(committed, "MOVED_BACK_PATIENCE_MS", 0)
-    monkeypatch.setattr(committed_consumer, "_MOVED_BACK_PATIENCE_MS", 0)
+    monkeypatch.setattr(settled_ends, "MOVED_BACK_PATIENCE_MS", 0)
     given = {"nameServer": mq.name_server, "topic": "orders", "isolation": "read_committed"}
     given |= {"startingOffsets": "earliest", "routeRefreshMs": "200"}
     stream = CommittedStreamReader(parse_options(SourceOptions, given, where="readStream", environ={}), BODY)

@@ -12,6 +12,7 @@ from tests.support.clocks import FakeClock
 from tests.support.committed_query import LOG, Query, committed_cluster, send
 
 from pyspark_rocketmq.client import Client
+from pyspark_rocketmq.client.read.settled_ends import MOVED_BACK_PATIENCE_MS
 from pyspark_rocketmq.errors import BrokerNotFoundError
 from pyspark_rocketmq.model import MessageQueue, Permission
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -225,7 +226,7 @@ def test_a_commit_topic_has_the_whole_patience_although_another_ended_before_its
     query.run(1, "a")
     Query(mq.name_server, client, topic="bills").run(1, "b")
     end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
-    patience_s, begin_s = committed.MOVED_BACK_PATIENCE_MS / 1000, clock.now_s
+    patience_s, begin_s = MOVED_BACK_PATIENCE_MS / 1000, clock.now_s
     answer = Client.max_offsets
 
     def max_offsets(self: Client, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.read.settled_ends import settle_ends
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.offsets.planning_client import (
@@ -19,7 +20,7 @@ from pyspark_rocketmq.offsets.planning_client import (
 from pyspark_rocketmq.offsets.queue_lookup import is_outage, retry_until, select_queues, topics_to_read
 from pyspark_rocketmq.options import SourceOptions, TimestampStrategy
 from pyspark_rocketmq.options.choices import EventTime
-from pyspark_rocketmq.planning.data_loss import decide_moved_back
+from pyspark_rocketmq.planning.data_loss import decide_moved_back, find_shortened
 from pyspark_rocketmq.planning.offset_resolution import (
     Answers,
     Lookups,
@@ -29,10 +30,8 @@ from pyspark_rocketmq.planning.offset_resolution import (
     resolve,
 )
 from pyspark_rocketmq.planning.topics.discovery import discover
-from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
 __all__ = [
-    "MOVED_BACK_PATIENCE_MS",
     "Ends",
     "PlanningClient",
     "check_filter",
@@ -42,7 +41,6 @@ __all__ = [
     "fetch_start_ends",
     "find_late_begins",
     "find_moved_back",
-    "find_shortened",
     "resolve_batch",
     "resolve_offsets",
     "wait_for_ends",
@@ -50,11 +48,6 @@ __all__ = [
 ]
 
 _LOG: Final = logging.getLogger(__name__)
-
-MOVED_BACK_PATIENCE_MS: Final = 10_000
-"""How long a queue may end before its position: a broker that restarts rebuilds its index."""
-
-_PAUSE_S: Final = 0.5
 
 
 def check_filter(client: PlanningClient, queues: Iterable[MessageQueue], options: SourceOptions) -> None:
@@ -147,20 +140,10 @@ def resolve_batch(
     starts = resolve(start, queues, replace(begins, max_offsets=maxs), strategy=strategy)
     ends = resolve(end, queues, replace(finishes, max_offsets=maxs))
     read = {q: at for q, at in begins.committed.items() if at is not None and ends[q] == maxs.get(q)}
-    settled = _settle_ends(client, read, {queue: ends[queue] for queue in read}, clock)
+    told = {queue: ends[queue] for queue in read}
+    settled = settle_ends(told, read, partial(client.max_offsets, read), clock)
     moved = find_moved_back(client, read, settled, fail_on_data_loss=options.fail_on_data_loss)
     return batch_ranges({**starts, **moved}, {**ends, **settled})
-
-
-def _settle_ends(
-    client: PlanningClient, known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int], clock: Clock
-) -> Mapping[MessageQueue, int]:
-    """Return the ends. Queues that end before their position get some time."""
-    deadline = Deadline(clock, MOVED_BACK_PATIENCE_MS)
-    while (wrong := find_shortened(known, ends)) and not deadline.expired:
-        clock.sleep(_PAUSE_S)
-        ends = {**ends, **client.max_offsets(wrong)}
-    return ends
 
 
 def _look_up_all_but_ends(client: PlanningClient, asked: Lookups, options: SourceOptions) -> Answers:
@@ -363,12 +346,6 @@ def find_moved_back(
         )
         _LOG.warning("%s ends at %d, before its position %d", queue, ends[queue], known[queue])
     return begins
-
-
-def find_shortened(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
-    """Return the queues that end before their position."""
-    known = rename_queues(known, ends, choose=max)
-    return [queue for queue, end in ends.items() if end < known.get(queue, end)]
 
 
 def doubt_routes(client: PlanningClient, shortened: Iterable[MessageQueue]) -> None:

@@ -23,11 +23,13 @@ A broker that is down, or not in the route, is none of these: its queues wait.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.model import LostRange, MessageQueue, OffsetRange
+from pyspark_rocketmq.planning.topics.queue_names import rename_queues
 
 __all__ = [
     "LossDecision",
@@ -36,6 +38,7 @@ __all__ = [
     "decide_loss",
     "decide_moved_back",
     "decide_replaced",
+    "find_shortened",
 ]
 
 
@@ -229,3 +232,9 @@ def decide_hidden(queue: MessageQueue, position: int, *, max_offset: int, fail_o
             max_offset=max_offset,
         )
     return unread
+
+
+def find_shortened(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[MessageQueue]:
+    """Return the queues that end before their position."""
+    known = rename_queues(known, ends, choose=max)
+    return [queue for queue, end in ends.items() if end < known.get(queue, end)]

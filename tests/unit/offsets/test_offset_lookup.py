@@ -28,7 +28,6 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     fetch_start_ends,
     find_late_begins,
     find_moved_back,
-    find_shortened,
     resolve_batch,
     resolve_offsets,
     wait_for_ends,
@@ -36,6 +35,7 @@ from pyspark_rocketmq.offsets.offset_lookup import (
 )
 from pyspark_rocketmq.offsets.planning_client import Ends
 from pyspark_rocketmq.options import SourceOptions, parse_options
+from pyspark_rocketmq.planning.data_loss import find_shortened
 
 A0, A1 = (MessageQueue("orders", "broker-a", index) for index in range(2))
 B0 = MessageQueue("orders", "broker-b", 0)

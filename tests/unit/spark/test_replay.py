@@ -18,6 +18,7 @@ from tests.support.clocks import FakeClock, WrongClock
 from tests.unit.spark.fake_rocketmq import FakeRocketMQ
 
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
+from pyspark_rocketmq.client.read.settled_ends import MOVED_BACK_PATIENCE_MS
 from pyspark_rocketmq.errors import BrokerNotFoundError, DataLossError, OptionError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.planning_client import Ends
@@ -25,7 +26,7 @@ from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.spark.features import ReadAllAvailable
 from pyspark_rocketmq.spark.read.schema import read_schema
-from pyspark_rocketmq.spark.read.stream import MOVED_BACK_PATIENCE_MS, RocketMQStreamReader
+from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 B0 = MessageQueue("orders", "broker-b", 0)

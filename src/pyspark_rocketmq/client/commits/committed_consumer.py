@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Final, Literal, Self
 
@@ -13,6 +14,7 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.commits.commit_log import CommitLog, Committed, require_commit_queue
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
+from pyspark_rocketmq.client.read.settled_ends import settle_ends
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
@@ -26,11 +28,6 @@ __all__ = ["CommittedConsumer"]
 
 _LOG: Final = logging.getLogger(__name__)
 _VERSION: Final = 1
-
-_MOVED_BACK_PATIENCE_MS: Final = 10_000
-"""How long a commit topic may end before what was read: a broker that restarts rebuilds its index."""
-
-_PAUSE_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +205,9 @@ class CommittedConsumer:
 
     def _settle_end(self) -> int:
         """Return the end of the commit topic. One that ends before what was known gets some time."""
-        queue, deadline = self._log.queue, self._client.deadline(_MOVED_BACK_PATIENCE_MS)
-        while True:
-            expired = deadline.expired  # what was told before may be old by now
-            end = self._client.max_offsets([queue])[queue]
-            if expired or end >= self._at.known:
-                return end
-            self._client.clock.sleep(_PAUSE_S)
+        queue = self._log.queue
+        ask = partial(self._client.max_offsets, [queue])
+        return settle_ends(ask(), {queue: self._at.known}, ask, self._client.clock)[queue]
 
     def _resolve(self, start: Literal["earliest", "latest"]) -> _Position:
         commits = [self._log.queue]

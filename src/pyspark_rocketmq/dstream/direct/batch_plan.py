@@ -26,7 +26,6 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     fetch_running_ends,
     find_late_begins,
     find_moved_back,
-    find_shortened,
 )
 from pyspark_rocketmq.offsets.queue_lookup import is_outage
 from pyspark_rocketmq.offsets.stream_offset import Witness
@@ -38,6 +37,7 @@ from pyspark_rocketmq.offsets.topic_recreation import (
     place,
 )
 from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.planning.data_loss import find_shortened
 from pyspark_rocketmq.planning.limit import Limits, admit
 from pyspark_rocketmq.planning.rate import FinishedBatch, RateEstimate
 from pyspark_rocketmq.planning.topics.discovery import targets

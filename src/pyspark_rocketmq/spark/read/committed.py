@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from pyspark.sql.datasource import InputPartition
@@ -25,6 +26,7 @@ from pyspark_rocketmq.client.commits.commit_log import (
     warn_of_lost_commits,
 )
 from pyspark_rocketmq.client.commits.holds import HoldTimes
+from pyspark_rocketmq.client.read.settled_ends import settle_ends
 from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.errors import BrokerNotFoundError
 from pyspark_rocketmq.model import Latest, MessageQueue, OffsetRange
@@ -52,11 +54,7 @@ from pyspark_rocketmq.spark.read.partition import (
     UnmarkedPartition,
     plan_partitions,
 )
-from pyspark_rocketmq.spark.read.stream import (
-    MOVED_BACK_PATIENCE_MS,
-    OUTAGE_PATIENCE_MS,
-    RocketMQStreamReader,
-)
+from pyspark_rocketmq.spark.read.stream import OUTAGE_PATIENCE_MS, RocketMQStreamReader
 
 __all__ = ["CommittedBatchReader", "CommittedStreamReader"]
 
@@ -65,7 +63,6 @@ T = TypeVar("T")
 MAX_KNOWN: Final = 20_000
 """How many of the last records are kept to skip messages by; older ones are read twice at most."""
 
-_PAUSE_S: Final = 0.5
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -178,16 +175,9 @@ class CommittedStreamReader(RocketMQStreamReader):
         """Read the commit topics up to their ends."""
         client = self._open_client()
         queues = {*last.commits, *_commit_queues(client, self._options)}
-        behind: dict[MessageQueue, Deadline] = {}  # a broker that restarts rebuilds its index
-        while True:
-            expired = {queue for queue, until in behind.items() if until.expired}
-            ends = client.max_offsets(queues)  # what was told before may be old by now
-            begun = Deadline(self._clock, MOVED_BACK_PATIENCE_MS)
-            wrong = [queue for queue, at in last.commits.items() if ends[queue] < at.known]
-            behind = {queue: behind.get(queue, begun) for queue in wrong}
-            if not behind or not expired.isdisjoint(behind):
-                break
-            self._clock.sleep(_PAUSE_S)
+        known = {queue: at.known for queue, at in last.commits.items()}
+        ask = partial(client.max_offsets, queues)
+        ends = settle_ends(ask(), known, ask, self._clock)
         frozen = self._frozen_commits
         if frozen is not None:  # a commit topic that appeared since waits for the next run
             ends = {queue: end for queue, end in ends.items() if queue in frozen}

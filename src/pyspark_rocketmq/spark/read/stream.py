@@ -11,11 +11,11 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock, Deadline
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
+from pyspark_rocketmq.client.read.settled_ends import MOVED_BACK_PATIENCE_MS
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.group_commits import GroupCommits
 from pyspark_rocketmq.offsets.hidden_queues import HiddenQueues
 from pyspark_rocketmq.offsets.offset_lookup import (
-    MOVED_BACK_PATIENCE_MS,
     Ends,
     PlanningClient,
     check_filter,
@@ -23,7 +23,6 @@ from pyspark_rocketmq.offsets.offset_lookup import (
     fetch_available_ends,
     find_late_begins,
     find_moved_back,
-    find_shortened,
     resolve_offsets,
     wait_for_ends,
     whole_topics,
@@ -40,6 +39,7 @@ from pyspark_rocketmq.offsets.topic_recreation import (
 )
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
 from pyspark_rocketmq.planning.alignment import next_heartbeat
+from pyspark_rocketmq.planning.data_loss import find_shortened
 from pyspark_rocketmq.planning.offset_resolution import check_listed
 from pyspark_rocketmq.planning.topics.discovery import plan_ranges, targets
 from pyspark_rocketmq.spark.boundary import called_by_spark
@@ -53,7 +53,7 @@ from pyspark_rocketmq.spark.read.schema import to_projection
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MOVED_BACK_PATIENCE_MS", "OUTAGE_PATIENCE_MS", "RocketMQStreamReader"]
+__all__ = ["OUTAGE_PATIENCE_MS", "RocketMQStreamReader"]
 
 _LOG: Final = logging.getLogger(__name__)
 
