@@ -118,6 +118,31 @@ def test_a_group_that_a_broker_has_lost_is_registered_again_in_an_event_loop():
         asyncio.run(commit(mq))
 
 
+def lose_a_heartbeat(mq: MockCluster) -> ClientOptions:
+    """Have a broker not hear of a group in time, as one that comes back just before the commit."""
+    mq.inject(Silence(), on=RequestCode.HEART_BEAT)
+    given = {"nameServer": mq.name_server, "requestTimeoutMs": "300"}
+    return parse_options(ClientOptions, given, environ={})
+
+
+def test_a_group_of_which_a_broker_has_not_heard_is_registered_again():
+    with MockCluster({"orders": 2}) as mq, Client(lose_a_heartbeat(mq)) as client:
+        offsets = dict.fromkeys(client.read_queues("orders"), 1)
+        assert client.try_commit_offsets("billing", offsets) == {}
+        assert client.committed_offsets("billing", offsets) == offsets
+
+
+def test_a_group_of_which_a_broker_has_not_heard_is_registered_again_in_an_event_loop():
+    async def commit(mq: MockCluster) -> None:
+        async with AsyncClient(lose_a_heartbeat(mq)) as client:
+            offsets = dict.fromkeys(await client.read_queues("orders"), 1)
+            await client.commit_offsets("billing", offsets)
+            assert await client.committed_offsets("billing", offsets) == offsets
+
+    with MockCluster({"orders": 2}) as mq:
+        asyncio.run(commit(mq))
+
+
 def test_a_group_that_brokers_may_not_create_is_an_error():
     with MockCluster({"orders": 1}) as mq, Client(mq.name_server) as client:
         (queue,) = client.read_queues("orders")

@@ -92,13 +92,13 @@ class AsyncGroupCommitter:
             tables.setdefault((owner, queue.topic), {})[queue] = broker.commit_offset(group, queue, offset)
         try:
             await gather_all(self._commit_table(calls, deadline) for calls in tables.values())
-        except GroupNotFoundError:  # it was deleted, or a broker lost its disk, since it was registered there
+        except GroupNotFoundError:  # it was deleted, or a broker lost its disk, or has just come back
             homes = {owner: next(iter(calls)) for (owner, _), calls in tables.items()}
-            lost = {owner: queue for owner, queue in homes.items() if (group, owner) in before}
+            now = self._announced - before
+            lost = {owner: queue for owner, queue in homes.items() if (group, owner) not in now}
             if not lost:
                 raise
-            for owner, queue in lost.items():
-                await self._register(group, owner, queue, deadline, proxied=_is_proxied(routes, owner, queue))
+            await self._register_all(group, lost, routes, deadline)
             await gather_all(self._commit_table(calls, deadline) for calls in tables.values())
         if gone:
             raise gravest(gone)
@@ -129,9 +129,22 @@ class AsyncGroupCommitter:
             return
         again = await self._client.routes.find(retry_topic(group))
         known = {data.broker_name for data in again.queues} if again is not None else set()
-        for name, queue in new.items():
-            proxied = _is_proxied(routes, name, queue)
-            if name in known or await self._register(group, name, queue, deadline, proxied=proxied):
+        self._announced |= {(group, name) for name in new.keys() & known}
+        unknown = {name: queue for name, queue in new.items() if name not in known}
+        await self._register_all(group, unknown, routes, deadline)
+
+    async def _register_all(
+        self,
+        group: str,
+        brokers: Mapping[str, MessageQueue],
+        routes: Mapping[str, TopicRoute],
+        deadline: Deadline,
+    ) -> None:
+        """Register the group at brokers, each with a queue there. Those that are not reached are left out."""
+        for name, queue in brokers.items():
+            data = routes[queue.topic].broker(name)
+            proxied = data is not None and data.behind_proxy
+            if await self._register(group, name, queue, deadline, proxied=proxied):
                 self._announced.add((group, name))
 
     async def _register(
@@ -179,8 +192,3 @@ class AsyncGroupCommitter:
         except RequestTimeoutError:
             connection.abort()  # it may have joined: the end of its connection removes it
             raise
-
-
-def _is_proxied(routes: Mapping[str, TopicRoute], broker_name: str, queue: MessageQueue) -> bool:
-    data = routes[queue.topic].broker(broker_name)
-    return data is not None and data.behind_proxy
