@@ -553,16 +553,21 @@ def test_rows_for_files_are_written_and_stay_readable(spark, tmp_path):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
+def job_of_files(folder: Path, columns: str, mode: str, insert: str) -> str:
+    """Return a job that inserts the rows of JSON files, in a new folder, into a table of Spark's."""
+    (folder / "given").mkdir()
+    return f"""CREATE TABLE given ({columns})
+    WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder / "given"}');
+    SET 'runtimeMode' = '{mode}';
+    {insert}"""
+
+
 @pytest.mark.parametrize("mode", ["streaming", "batch"])
 def test_a_column_that_an_insert_does_not_name_has_its_default(spark, tmp_path, mode):
     """As by an INSERT of Spark's."""
     name = f"defaults_{mode}_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / "given").mkdir()
+    text = job_of_files(tmp_path, "a BIGINT", mode, f"INSERT INTO {name} (a) SELECT a FROM given")
     (tmp_path / "given" / "1.json").write_text('{"a": 1}')
-    text = f"""CREATE TABLE given (a BIGINT)
-    WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path / "given"}');
-    SET 'runtimeMode' = '{mode}';
-    INSERT INTO {name} (a) SELECT a FROM given"""
     try:
         columns = "a BIGINT, n BIGINT DEFAULT 5, t STRING DEFAULT 'x''y', o INT"
         spark.sql(f"CREATE TABLE {name} ({columns}) USING parquet")
@@ -577,11 +582,7 @@ def test_a_column_that_an_insert_does_not_name_has_its_default(spark, tmp_path, 
 @pytest.mark.parametrize("mode", ["streaming", "batch"])
 def test_a_text_that_is_longer_than_its_column_is_not_written(spark, tmp_path, mode):
     name = f"lengths_{mode}_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / "given").mkdir()
-    text = f"""CREATE TABLE given (a STRING, b STRING)
-    WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path / "given"}');
-    SET 'runtimeMode' = '{mode}';
-    INSERT INTO {name} SELECT a, b FROM given"""
+    text = job_of_files(tmp_path, "a STRING, b STRING", mode, f"INSERT INTO {name} SELECT a, b FROM given")
     place, settings = str(tmp_path / "checkpoints"), {"trigger": "availableNow"}
 
     def insert(a, b):
