@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.errors import RocketMQError, TransactionFencedError
 from pyspark_rocketmq.planning.commits.records import Append, Appended
+from pyspark_rocketmq.spark.write.transaction_lease import LOOK_AGAIN_S, Looks
 
 if TYPE_CHECKING:
     from pyspark_rocketmq.client.clock import Clock
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["AppendTurn"]
 
 _LEASE_S: Final = 3.0
-_LOOK_AGAIN_S: Final = 1.0
-_LOOKS: Final = 5
 
 
 class AppendTurn:
@@ -52,7 +50,7 @@ class AppendTurn:
         self._claim = host.random_bytes(16).hex()
         self._known = committed_at
         self._has_claimed = False
-        self._seen: Since | None = None
+        self._looks = Looks(clock)
         self.continues = False
         """Whether another process may have appended a part of the batch."""
 
@@ -96,20 +94,13 @@ class AppendTurn:
         RocketMQError
             The commit topic cannot be read, or only slowly.
         """
-        if self._seen is not None and self._seen.seconds <= _LOOK_AGAIN_S:
-            return
-        for _ in range(_LOOKS):
-            began = Since(self._clock)
-            self._look()
-            if began.seconds <= _LOOK_AGAIN_S:
-                self._seen = began
-                return
-        raise RocketMQError(
-            f"the commit topic takes longer than {_LOOK_AGAIN_S:.0f} s to be read: whether another process "
-            "appends this batch is not known. Its rows are committed; the next run of the query or job, or "
-            "pyspark-rocketmq tx append, continues",
-            owner=self._name.owner,
-        )
+        if not self._looks.count and not self._looks.look(self._look):
+            raise RocketMQError(
+                f"the commit topic takes longer than {LOOK_AGAIN_S:.0f} s to be read: whether another "
+                "process appends this batch is not known. Its rows are committed; the next run of the query "
+                "or job, or pyspark-rocketmq tx append, continues",
+                owner=self._name.owner,
+            )
 
     def finish(self) -> None:
         """Tell that every row is appended."""
