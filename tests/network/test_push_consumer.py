@@ -24,7 +24,7 @@ from pyspark_rocketmq.client import (
     PushConsumer,
     PushOptions,
 )
-from pyspark_rocketmq.client.groups import push_consumer, push_lane, push_worker
+from pyspark_rocketmq.client.groups import push_worker, threads
 from pyspark_rocketmq.client.groups.membership import Membership
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.options import ClientOptions, parse_options
@@ -117,8 +117,7 @@ def test_a_queue_that_a_topic_gains_is_read_from_its_first_message(mq, member, o
 def test_a_member_starts_without_a_pause_and_without_a_warning(
     mq, member, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ordered: bool
 ):
-    for module in (push_consumer, push_lane):
-        monkeypatch.setattr(module, "_TICK_S", 600.0)
+    monkeypatch.setattr(threads, "_TICK_S", 600.0)
     mq.inject(Delay(0.2), on=RequestCode.HEART_BEAT, times=None)
     sent = put(mq, mq.queue("orders"), b"a") + put(mq, mq.queue("orders", 0, "broker-b"), b"b")
     options = {"rebalance_ms": 600_000, "commit_ms": 600_000}

@@ -22,7 +22,7 @@ from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_progress import FileProgress, GroupProgress, Progress, StartOffsets
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker, TakeRun
-from pyspark_rocketmq.client.groups.threads import Event, Worker
+from pyspark_rocketmq.client.groups.threads import Event, Worker, wait_for_work
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST, Host
 from pyspark_rocketmq.client.read.pull_consumer import as_selector
 from pyspark_rocketmq.client.retry import RandomSource, retry
@@ -37,7 +37,6 @@ __all__ = ["PushConsumer"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_TICK_S, _SHORTEST_TICK_S = 1.0, 0.1
 _JOIN_S: Final = 5.0
 _OPERATION_MS: Final = 5_000
 """The timeout of one step at a broker, after which the next step runs."""
@@ -102,7 +101,8 @@ class PushConsumer:
         self._ends = Event(host)
         self._rebalance_now = True
         self._unassigned: set[str] = set()
-        self._lookups_left, self._rebalance_at = _LOOKUPS, 0.0
+        self._lookups_left = _LOOKUPS
+        self._rebalance_at = 0.0
         self._membership: Membership | None = None
         self._lane_member: LaneMember | None = None
         self._delivery: Delivery | None = None
@@ -307,8 +307,7 @@ class PushConsumer:
                 self._rebalance_if_due()
             except Exception:  # noqa: BLE001 - the thread's outermost frame
                 _LOG.exception("group %s: rebalancing failed and is retried", self.group)
-            self._wake.wait(min(_TICK_S, max(_SHORTEST_TICK_S, self.options.rebalance_ms / 1000)))
-            self._wake.clear()
+            wait_for_work(self._wake, self.options.rebalance_ms)
 
     def _rebalance_if_due(self) -> None:
         now = self._client.clock.monotonic()

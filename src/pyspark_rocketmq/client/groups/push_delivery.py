@@ -210,10 +210,8 @@ def send_messages_back(
         if not isinstance(outcome, RocketMQError):
             worker.record_sent_back(message)
             continue
-        text, about = (
-            "a message of %s could not be sent back and is retried: %s",
-            (worker.queue, type(outcome)),
-        )
+        text = "a message of %s could not be sent back and is retried: %s"
+        about = (worker.queue, type(outcome))
         client.warnings.warn(_LOG, text, worker.queue, outcome, about=about)
         refused = isinstance(outcome, BrokerError) and not outcome.retriable
         worker.record_not_sent_back(message, refused=refused)

@@ -18,9 +18,9 @@ from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.client.groups.membership import Membership
 from pyspark_rocketmq.client.groups.push_delivery import send_messages_back
 from pyspark_rocketmq.client.groups.push_options import PushOptions
-from pyspark_rocketmq.client.groups.push_progress import Progress, StartOffsets
+from pyspark_rocketmq.client.groups.push_progress import OwnCommits, Progress, StartOffsets
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
-from pyspark_rocketmq.client.groups.threads import Event, Worker
+from pyspark_rocketmq.client.groups.threads import Event, Worker, wait_for_work
 from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 
@@ -30,7 +30,6 @@ _LOG: Final = logging.getLogger(__name__)
 
 _Step: TypeAlias = Literal["begin", "check", "commit", "leave", "heartbeat", "lock", "release", "unlock"]
 
-_TICK_S, _SHORTEST_TICK_S = 1.0, 0.1
 _LOCK_S: Final = 20.0
 _LOCK_RETRY_S: Final = 2.0
 _HAND_OVER_S: Final = 25.0
@@ -39,7 +38,8 @@ _UNHEARD_S: Final = 5.0
 """A member that did not run for this time, frozen or asleep, may not have heard who has its queues now."""
 _LOST: Final = -math.inf
 """When a lost queue was released: its position is not committed."""
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 8.0
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 8.0
 _MOST_SENT_BACK: Final = 64
 
 
@@ -96,14 +96,13 @@ class BrokerLane:
         self._addrs: tuple[str, ...] = ()
         self._workers: dict[MessageQueue, QueueWorker] = {}
         self._leaving: dict[QueueWorker, float] = {}
-        self._committed: dict[MessageQueue, int | None] = {}
-        self._tried: set[tuple[MessageQueue, int | None]] = set()  # stored if only their answers are lost
-        self._unsure: set[MessageQueue] = set()
+        self._commits = OwnCommits(member.progress)
         self._ran = Since(member.client.clock)
         self._due: dict[_Step, float] = {}
         self._pauses: dict[tuple[_Step, str], tuple[float, float]] = {}
         self._wake = Event(member.client.host)
-        self._accepting, self._ends = True, False
+        self._accepting = True
+        self._ends = False
         self._thread = Worker(member.client.host, self._run, name=f"push-{member.group}-{name}")
 
     # --- from other threads ---
@@ -178,8 +177,7 @@ class BrokerLane:
                 self.run_once()
             except Exception:  # noqa: BLE001 - the thread's outermost frame
                 _LOG.exception("group %s at %s: a step failed and is retried", self._member.group, self.name)
-            self._wake.wait(min(_TICK_S, max(_SHORTEST_TICK_S, self._member.options.commit_ms / 1000)))
-            self._wake.clear()
+            wait_for_work(self._wake, self._member.options.commit_ms)
         self.stop_pulling()  # including workers that were started meanwhile
         try:
             self._leave_group()
@@ -202,8 +200,9 @@ class BrokerLane:
         self._send_back()
         commits = self._is_due("commit", self._member.options.commit_ms / 1000)
         self._stop_unwanted()
-        for topic in sorted({*self._wanted, *(worker.queue.topic for worker in self.workers)}):
-            if self._unsure:
+        topics = {*self._wanted, *(worker.queue.topic for worker in self.workers)}
+        for topic in sorted(topics):
+            if self._commits.doubted:
                 self._attempt(("check", topic), partial(self._check_owner, topic))
             if commits:
                 self._attempt(("commit", topic), partial(self._commit, topic))
@@ -255,18 +254,15 @@ class BrokerLane:
 
     def _doubt_queues(self) -> None:
         """Commit nothing until `_check_owner` knows that no other member has had the queues."""
-        self._unsure |= {worker.queue for worker in self.workers}
+        self._commits.doubted |= {worker.queue for worker in self.workers}
 
     def _check_owner(self, topic: str) -> None:
         """Lose the queues that another member has committed since this member did."""
-        workers = [w for w in self.workers if w.queue.topic == topic and w.queue in self._unsure]
-        stored = self._member.progress.read([worker.queue for worker in workers]) if workers else {}
+        workers = [worker for worker in self.workers if worker.queue.topic == topic]
+        lost = self._commits.find_lost([worker.queue for worker in workers])
         for worker in workers:
-            queue, found = worker.queue, stored[worker.queue]
-            if (found or 0) > (self._committed.get(queue) or 0) and (queue, found) not in self._tried:
+            if worker.queue in lost:
                 self._lose(worker)
-            self._committed[queue] = found  # a crash loses the newest commits
-        self._unsure -= stored.keys()
 
     def _lose(self, worker: QueueWorker) -> None:
         """Release a queue that another member has or had. A commit would set back that member's."""
@@ -290,7 +286,7 @@ class BrokerLane:
         ordered = self._member.options.ordered
         for worker in [w for w in self._leaving if w.queue.topic == topic and (w.idle or not ordered)]:
             if self._now() < self._leaving[worker] + _HAND_OVER_S:
-                self._write({worker.queue: worker.position})
+                self._commits.write({worker.queue: worker.position})
             elif not self._is_lost(worker):  # its next owner may have committed since
                 _LOG.warning("%s was released, and its last commit failed", worker.queue)
             if self._member.locks:
@@ -301,8 +297,7 @@ class BrokerLane:
         if not self._is_lost(worker):
             self._member.start_offsets.record_position(worker.queue, worker.position)
         self._leaving.pop(worker, None)
-        self._committed.pop(worker.queue, None)
-        self._unsure.discard(worker.queue)
+        self._commits.forget(worker.queue)
 
     def _start_workers(self, topic: str) -> None:
         member = self._member
@@ -324,21 +319,12 @@ class BrokerLane:
             self._workers[queue] = worker
             worker.start()
         # Immediately: without an offset the queue would start elsewhere after a crash.
-        self._attempt(("commit", topic), partial(self._write, begins))
+        self._attempt(("commit", topic), partial(self._commits.write, begins))
 
     # --- offsets and deferred messages ---
 
     def _commit(self, topic: str) -> None:
-        self._write({q: worker.position for q, worker in self._workers.items() if q.topic == topic})
-
-    def _write(self, offsets: dict[MessageQueue, int]) -> None:
-        known, unsure = self._committed, self._unsure
-        changed = {q: at for q, at in offsets.items() if known.get(q) != at and q not in unsure}
-        if changed:
-            self._tried |= changed.items()
-            self._member.progress.write(changed)
-            self._committed |= changed
-            self._tried = {each for each in self._tried if each[0] not in changed}
+        self._commits.write({q: worker.position for q, worker in self._workers.items() if q.topic == topic})
 
     def _send_back(self) -> None:
         member = self._member
@@ -364,7 +350,7 @@ class BrokerLane:
                 self._attempt(("check", topic), partial(self._check_owner, topic))
                 kept = [worker for worker in self.workers if not self._is_lost(worker)]
                 some = {w.queue: w.position for w in kept if w.queue.topic == topic}
-                self._attempt(("leave", topic), partial(self._write, some))
+                self._attempt(("leave", topic), partial(self._commits.write, some))
                 if member.locks:
                     self._attempt(("unlock", topic), partial(member.membership.unlock, list(some)))
         for addr in self._addrs:

@@ -25,7 +25,7 @@ from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.names import RETRY_PREFIX
 
-__all__ = ["FileProgress", "GroupProgress", "Progress", "StartOffsets", "starting_offsets"]
+__all__ = ["FileProgress", "GroupProgress", "OwnCommits", "Progress", "StartOffsets", "starting_offsets"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -159,6 +159,65 @@ class FileProgress:
     def reads(self, queues: Collection[MessageQueue]) -> bool:
         """Return whether one of the queues has an offset."""
         return any(queue in self._offsets for queue in queues)
+
+
+class OwnCommits:
+    """What a member has committed in its queues at a broker, and which of them it doubts that it still has.
+
+    Parameters
+    ----------
+    progress : Progress
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._committed: dict[MessageQueue, int | None] = {}
+        self._tried: set[tuple[MessageQueue, int | None]] = set()  # stored if only their answers are lost
+        self.doubted: set[MessageQueue] = set()
+        """Queues of which nothing is committed until `find_lost` knows that no other member has had them."""
+
+    def write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Commit what is new.
+
+        Raises
+        ------
+        RocketMQError
+            A broker does not answer.
+        """
+        known, doubted = self._committed, self.doubted
+        changed = {q: at for q, at in offsets.items() if known.get(q) != at and q not in doubted}
+        if changed:
+            self._tried |= changed.items()
+            self._progress.write(changed)
+            self._committed |= changed
+            self._tried = {each for each in self._tried if each[0] not in changed}
+
+    def find_lost(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Return the doubted queues that another member has committed since this member did.
+
+        The others are no longer doubted.
+
+        Raises
+        ------
+        RocketMQError
+            A broker does not answer.
+        """
+        asked = [queue for queue in queues if queue in self.doubted]
+        stored = self._progress.read(asked) if asked else {}
+        lost = {
+            queue
+            for queue, found in stored.items()
+            if (found or 0) > (self._committed.get(queue) or 0) and (queue, found) not in self._tried
+        }
+        self._committed |= stored  # a crash loses the newest commits
+        self.doubted -= stored.keys()
+        return lost
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Forget a queue that the member has no longer."""
+        self._committed.pop(queue, None)
+        self._tried = {each for each in self._tried if each[0] != queue}
+        self.doubted.discard(queue)
 
 
 class StartOffsets:

@@ -9,9 +9,12 @@ from typing import Final
 
 from pyspark_rocketmq.client.net.host import Host
 
-__all__ = ["Event", "Pool", "Worker"]
+__all__ = ["Event", "Pool", "Worker", "wait_for_work"]
 
 _LOG: Final = logging.getLogger(__name__)
+
+_TICK_S: Final = 1.0
+_SHORTEST_TICK_S: Final = 0.1
 
 
 class Event:
@@ -41,6 +44,12 @@ class Event:
         """Wait until it is set; whether it was within the time."""
         with self._turn:
             return self._turn.wait_for(self.is_set, timeout_s)
+
+
+def wait_for_work(wake: Event, interval_ms: float) -> None:
+    """Wait until a thread is woken up, or for an interval, but at least 0.1 s and at most a second."""
+    wake.wait(min(_TICK_S, max(_SHORTEST_TICK_S, interval_ms / 1000)))
+    wake.clear()
 
 
 class Worker:

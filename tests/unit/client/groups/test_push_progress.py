@@ -10,6 +10,7 @@ from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, PushOp
 from pyspark_rocketmq.client.groups.push_progress import (
     FileProgress,
     GroupProgress,
+    OwnCommits,
     StartOffsets,
     starting_offsets,
 )
@@ -331,3 +332,31 @@ def test_a_folder_that_goes_away_is_an_error_that_a_lane_retries(tmp_path: Path)
     folder.mkdir()
     progress.write({})
     assert FileProgress(folder / "offsets.json").read([ONE]) == {ONE: 5}
+
+
+class Unanswered:
+    """Offsets at a broker that stores what it is sent, and whose answers are lost."""
+
+    def __init__(self) -> None:
+        self.stored: dict[MessageQueue, int | None] = {}
+
+    def read(self, queues):
+        return {queue: self.stored.get(queue) for queue in queues}
+
+    def write(self, offsets):
+        self.stored |= offsets
+        raise RocketMQError("no answer")
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_commit_without_an_answer_is_this_members_until_it_leaves_the_queue(left: bool):
+    """What another member commits later may be the same offset."""
+    queue = MessageQueue("orders", "broker-a", 0)
+    commits = OwnCommits(Unanswered())
+    with pytest.raises(RocketMQError):
+        commits.write({queue: 7})
+    if left:
+        commits.forget(queue)
+    commits.doubted.add(queue)
+    assert commits.find_lost([queue]) == ({queue} if left else set())
+    assert not commits.doubted
