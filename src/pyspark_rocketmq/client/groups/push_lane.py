@@ -18,7 +18,7 @@ from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.client.groups.membership import Membership
 from pyspark_rocketmq.client.groups.push_delivery import send_messages_back
 from pyspark_rocketmq.client.groups.push_options import PushOptions
-from pyspark_rocketmq.client.groups.push_progress import OwnCommits, Progress, StartOffsets
+from pyspark_rocketmq.client.groups.push_progress import UNHEARD_S, OwnCommits, Progress, StartOffsets
 from pyspark_rocketmq.client.groups.push_worker import QueueWorker
 from pyspark_rocketmq.client.groups.threads import Event, Worker, wait_for_work
 from pyspark_rocketmq.errors import RocketMQError
@@ -34,8 +34,6 @@ _LOCK_S: Final = 20.0
 _LOCK_RETRY_S: Final = 2.0
 _HAND_OVER_S: Final = 25.0
 """How long the last commit of a released queue is retried, counted from the last renewal of its lock."""
-_UNHEARD_S: Final = 5.0
-"""A member that did not run for this time, frozen or asleep, may not have heard who has its queues now."""
 _LOST: Final = -math.inf
 """When a lost queue was released: its position is not committed."""
 _FIRST_PAUSE_S: Final = 1.0
@@ -188,9 +186,8 @@ class BrokerLane:
         """Take the steps that are due. A step that fails is retried after a pause."""
         if not self._accepting:
             self.stop_pulling()  # including workers that were started meanwhile
-        if self._is_due("check", _LOCK_S) or self._ran.seconds > _UNHEARD_S:  # others commit late
+        if self._is_due("check", _LOCK_S):  # others commit late
             self._doubt_queues()
-        self._ran = Since(self._member.client.clock)
         self._register()
         if not self._is_registered():
             self._stop_unwanted()
@@ -286,6 +283,8 @@ class BrokerLane:
         ordered = self._member.options.ordered
         for worker in [w for w in self._leaving if w.queue.topic == topic and (w.idle or not ordered)]:
             if self._now() < self._leaving[worker] + _HAND_OVER_S:
+                if worker.queue in self._commits.doubted:
+                    continue
                 self._commits.write({worker.queue: worker.position})
             elif not self._is_lost(worker):  # its next owner may have committed since
                 _LOG.warning("%s was released, and its last commit failed", worker.queue)
@@ -370,6 +369,9 @@ class BrokerLane:
 
     def _attempt(self, what: tuple[_Step, str], step: Callable[[], None]) -> None:
         """Take a step, unless it pauses after a failure; the pause doubles with each failure."""
+        if self._ran.seconds > UNHEARD_S:  # it was frozen between two steps, or within the last one
+            self._doubt_queues()
+        self._ran = Since(self._member.client.clock)
         until, pause_s = self._pauses.get(what, (0.0, _FIRST_PAUSE_S))
         if self._now() < until:
             return

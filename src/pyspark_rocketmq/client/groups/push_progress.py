@@ -18,16 +18,28 @@ from typing import Final, Protocol
 
 from pyspark_rocketmq.client import requests as broker
 from pyspark_rocketmq.client.client import Client
+from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, PushOptions
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.errors import OptionError, RocketMQError
+from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.names import RETRY_PREFIX
 
-__all__ = ["FileProgress", "GroupProgress", "OwnCommits", "Progress", "StartOffsets", "starting_offsets"]
+__all__ = [
+    "UNHEARD_S",
+    "FileProgress",
+    "GroupProgress",
+    "OwnCommits",
+    "Progress",
+    "StartOffsets",
+    "starting_offsets",
+]
 
 _LOG: Final = logging.getLogger(__name__)
+
+UNHEARD_S: Final = 5.0
+"""A member that did not run for this time, frozen or asleep, may not have heard who has its queues now."""
 
 _V5: Final = 413
 """``MQVersion.V5_0_0``."""
@@ -70,13 +82,22 @@ class GroupProgress:
         return self._client.committed_offsets(self._group, queues)
 
     def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit at the brokers."""
+        """Commit at the brokers.
+
+        Raises
+        ------
+        RequestTimeoutError
+            Also if a first commit took so long that another member may have the other queues now.
+        """
         calls = {queue: broker.commit_offset(self._group, queue, at) for queue, at in offsets.items()}
         owners = self._client.owners(offsets)
         first = {(owners[queue] or queue.broker_name, queue.topic): queue for queue in offsets}
         first_calls = {queue: calls.pop(queue) for key, queue in first.items() if key not in self._committed}
+        asked = Since(self._client.clock)
         self._client.ask(first_calls)
         self._committed |= first.keys()
+        if first_calls and asked.seconds > UNHEARD_S:
+            raise RequestTimeoutError(f"the first commit of a topic took {asked.seconds:.0f} s")
         self._client.ask(calls)
 
     def reads(self, queues: Collection[MessageQueue]) -> bool:

@@ -44,9 +44,11 @@ class Broker:
         self.left: dict[MessageQueue, int] = {}
         self.stale: list[str] = []
         self.lock_times: list[float] = []
+        self.meanwhile: dict[str, Callable[[], None]] = {}
 
     def answer(self, what: str) -> None:
         self.asked[what] += 1
+        self.meanwhile.pop(what, lambda: None)()
         if self.away or what in self.fails:
             raise ConnectError("away") if self.away else self.error
 
@@ -89,9 +91,10 @@ class Broker:
             raise RequestTimeoutError("no answer")
 
     def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
+        found = {queue: self.offsets.get(queue) for queue in queues}
         for topic in {queue.topic for queue in queues}:
             self.answer(f"read {topic}")
-        return {queue: self.offsets.get(queue) for queue in queues}
+        return found
 
     def begin(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         for topic in {queue.topic for queue in queues}:
@@ -455,6 +458,48 @@ def test_a_member_that_was_frozen_goes_on_where_another_one_ended(ordered, asks,
     assert world.broker.offsets == {A0: 100_000, A1: 61}
     assert [worker.position for worker in world.made if worker.queue == A0] == [60, 100_000]
     assert len(world.made) == 3, "nobody had the other queue"
+
+
+@pytest.mark.parametrize("within", ["heartbeat", "read payments", "commit orders"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_member_that_was_frozen_within_a_request_sets_no_offset_back(within: str, wanted: bool) -> None:
+    world = World(heartbeat_ms=1_000)
+    for queue in (A0, P0):
+        world.lane.assign(queue.topic, {queue})
+    world.turn()
+    world.worker(A0).position = world.worker(P0).position = 60
+
+    def freeze() -> None:
+        world.broker.clock.sleep(30)
+        world.broker.offsets[P0] = 100_000
+        if not wanted:
+            world.lane.assign("payments", set())
+
+    world.broker.meanwhile[within] = freeze
+    if within == "read payments":
+        world.broker.clock.sleep(20)
+    for _ in range(10):
+        world.turn()
+        assert within in world.broker.meanwhile or world.broker.offsets[P0] == 100_000
+    assert world.broker.meanwhile == {}
+    assert world.broker.offsets == {A0: 60, P0: 100_000}
+    assert [worker.position for worker in world.made if worker.queue == P0] == [60, 100_000][: 1 + wanted]
+
+
+def test_what_is_released_in_doubt_is_committed_when_it_is_known_whose_it_is() -> None:
+    world = World()
+    world.lane.assign("orders", {A0})
+    world.turn()
+    world.worker(A0).position = 60
+    world.broker.fails = {"read orders"}
+    world.broker.clock.sleep(30)
+    world.lane.assign("orders", set())
+    world.turn(3)
+    assert world.broker.offsets == {A0: 7}
+    world.broker.fails = set()
+    world.turn(3)
+    assert world.broker.offsets == {A0: 60}
+    assert world.lane.workers == ()
 
 
 def test_a_member_whose_machine_slept_goes_on_where_another_one_ended() -> None:

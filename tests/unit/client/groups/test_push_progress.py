@@ -16,7 +16,7 @@ from pyspark_rocketmq.client.groups.push_progress import (
 )
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, RocketMQError
+from pyspark_rocketmq.errors import BrokerNotFoundError, OptionError, RequestTimeoutError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.command import Command
@@ -197,6 +197,7 @@ class CommittedAt:
         self.requests: list[Request] = []
         self.down: set[str] = set()
         self.asked: list[set[MessageQueue]] = []
+        self.clock = FakeClock()
 
     def owners(self, queues):
         return {queue: self.owner.get(queue) for queue in queues}
@@ -270,6 +271,24 @@ def test_the_group_s_offsets_are_those_of_the_brokers():
     brokers.requests.clear()
     progress.reads([TWO])
     assert [(r.consumer_group, r.topic, r.queue_id) for r in brokers.requests] == [("g", "orders", 1)]
+
+
+def test_a_member_that_was_frozen_within_the_first_commit_sends_no_others() -> None:
+    """Another member may have committed in their queues meanwhile."""
+    brokers = CommittedAt(dict.fromkeys([ONE, TWO], 0))
+    ask = brokers.ask
+
+    def ask_slowly(calls):
+        ask(calls)
+        brokers.clock.sleep(6)
+
+    brokers.ask = ask_slowly
+    progress = GroupProgress(brokers, "g")
+    with pytest.raises(RequestTimeoutError, match=r"the first commit .*took 6 s"):
+        progress.write({ONE: 1, TWO: 2})
+    assert len(brokers.asked) == 1
+    progress.write({ONE: 1, TWO: 2})
+    assert brokers.asked[1:] == [set(), {ONE, TWO}]
 
 
 def test_a_static_topic_s_first_commit_goes_ahead_at_each_broker_that_has_queues_of_it():
