@@ -194,16 +194,15 @@ class BrokerLane:
             return
         if self._member.locks and self._is_due("lock", _LOCK_S):
             self._renew_locks()
+        self._check_owners()
         self._send_back()
         commits = self._is_due("commit", self._member.options.commit_ms / 1000)
         self._stop_unwanted()
-        topics = {*self._wanted, *(worker.queue.topic for worker in self.workers)}
-        for topic in sorted(topics):
-            if self._commits.doubted:
-                self._attempt(("check", topic), partial(self._check_owner, topic))
+        for topic in sorted({*self._wanted, *(worker.queue.topic for worker in self.workers)}):
             if commits:
                 self._attempt(("commit", topic), partial(self._commit, topic))
-            self._attempt(("release", topic), partial(self._release, topic))
+            for worker in self._released(topic):
+                self._attempt(("release", topic), partial(self._release, worker))
             if self._accepting:
                 self._attempt(("begin", topic), partial(self._start_workers, topic))
 
@@ -227,16 +226,17 @@ class BrokerLane:
         asked = Since(self._member.client.clock)
         workers = [worker for worker in self.workers if not self._is_lost(worker)]
         answers = self._member.membership.lock([worker.queue for worker in workers])
+        for worker in [worker for worker in workers if answers.get(worker.queue) is False]:
+            worker.record_lock(held=False, asked=asked)
+            self._lose(worker)
+        self._check_owners()  # before a call: another member may have had the lock, and gone
         for worker in workers:
-            held = answers.get(worker.queue)
-            if held is not None:
-                worker.record_lock(held=held, asked=asked)
-            if not held:
+            if not answers.get(worker.queue) or worker.queue in self._commits.doubted:
                 self._due["lock"] = self._now() + _LOCK_RETRY_S
-            elif worker in self._leaving:
-                self._leaving[worker] = asked.begun_s
-            if held is False:
-                self._lose(worker)
+            elif not self._is_lost(worker):
+                worker.record_lock(held=True, asked=asked)
+                if worker in self._leaving:
+                    self._leaving[worker] = asked.begun_s
 
     # --- queues ---
 
@@ -252,6 +252,11 @@ class BrokerLane:
     def _doubt_queues(self) -> None:
         """Commit nothing until `_check_owner` knows that no other member has had the queues."""
         self._commits.doubted |= {worker.queue for worker in self.workers}
+
+    def _check_owners(self) -> None:
+        self._notice_pause()
+        for topic in sorted({queue.topic for queue in self._commits.doubted}):
+            self._attempt(("check", topic), partial(self._check_owner, topic))
 
     def _check_owner(self, topic: str) -> None:
         """Lose the queues that another member has committed since this member did."""
@@ -278,19 +283,22 @@ class BrokerLane:
         else:
             worker.drop()
 
-    def _release(self, topic: str) -> None:
-        """Commit and unlock the queues that are being released; ordered ones after the running call."""
+    def _released(self, topic: str) -> list[QueueWorker]:
+        """Return the workers that are being released; ordered ones after the running call."""
         ordered = self._member.options.ordered
-        for worker in [w for w in self._leaving if w.queue.topic == topic and (w.idle or not ordered)]:
-            if self._now() < self._leaving[worker] + _HAND_OVER_S:
-                if worker.queue in self._commits.doubted:
-                    continue
-                self._commits.write({worker.queue: worker.position})
-            elif not self._is_lost(worker):  # its next owner may have committed since
-                _LOG.warning("%s was released, and its last commit failed", worker.queue)
-            if self._member.locks:
-                self._member.membership.unlock([worker.queue])
-            self._forget(worker)
+        return [w for w in self._leaving if w.queue.topic == topic and (w.idle or not ordered)]
+
+    def _release(self, worker: QueueWorker) -> None:
+        """Commit and unlock a queue that is being released."""
+        if self._now() < self._leaving[worker] + _HAND_OVER_S:
+            if worker.queue in self._commits.doubted:
+                return
+            self._commits.write({worker.queue: worker.position})
+        elif not self._is_lost(worker):  # its next owner may have committed since
+            _LOG.warning("%s was released, and its last commit failed", worker.queue)
+        if self._member.locks:
+            self._member.membership.unlock([worker.queue])
+        self._forget(worker)
 
     def _forget(self, worker: QueueWorker) -> None:
         if not self._is_lost(worker):
@@ -330,6 +338,7 @@ class BrokerLane:
         waiting = [
             (worker, message)
             for worker in self._workers.values()
+            if worker.queue not in self._commits.doubted
             for message in worker.messages_to_send_back()
         ]
         if not waiting:
@@ -367,11 +376,14 @@ class BrokerLane:
         self._due[what] = now + every_s
         return True
 
-    def _attempt(self, what: tuple[_Step, str], step: Callable[[], None]) -> None:
-        """Take a step, unless it pauses after a failure; the pause doubles with each failure."""
+    def _notice_pause(self) -> None:
         if self._ran.seconds > UNHEARD_S:  # it was frozen between two steps, or within the last one
             self._doubt_queues()
         self._ran = Since(self._member.client.clock)
+
+    def _attempt(self, what: tuple[_Step, str], step: Callable[[], None]) -> None:
+        """Take a step, unless it pauses after a failure; the pause doubles with each failure."""
+        self._notice_pause()
         until, pause_s = self._pauses.get(what, (0.0, _FIRST_PAUSE_S))
         if self._now() < until:
             return

@@ -742,3 +742,73 @@ def test_a_lane_without_use_can_end():
     world.lane.assign("orders", set())
     world.turn()
     assert world.lane.unused
+
+
+@pytest.mark.parametrize("within", ["commit orders", "unlock"])
+def test_a_member_that_was_frozen_as_it_released_queues_sets_no_offset_of_the_others_back(
+    within: str,
+) -> None:
+    world = World(ordered=within == "unlock", commit_ms=600_000)
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    world.worker(A0).position, world.worker(A1).position = 60, 61
+    world.lane.assign("orders", set())
+
+    def freeze() -> None:
+        world.broker.clock.sleep(20)
+        world.broker.offsets[A1] = 100_000
+
+    world.broker.meanwhile[within] = freeze
+    world.turn(3)
+    assert world.broker.meanwhile == {}
+    assert world.broker.offsets == {A0: 60, A1: 100_000}
+    assert world.lane.workers == ()
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_in_order_no_call_follows_a_pause_before_it_is_known_that_no_other_member_had_the_queue(
+    knows: bool,
+) -> None:
+    """The other one has let the lock go again: this member gets it, but is not where the queue is."""
+    world = World(ordered=True)
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    worker, kept = world.worker(A0), world.worker(A1)
+    worker.position, kept.position = 60, 61
+    world.turn()
+    before = len(worker.calls)
+    world.broker.clock.sleep(70)
+    world.broker.offsets[A0] = 100_000
+    world.broker.fails = set() if knows else {"read orders"}
+    for _ in range(4):
+        world.turn()
+        assert (
+            "record_lock" not in [call for call, _ in zip(worker.calls, worker.given, strict=True)][before:]
+        )
+    assert (kept.calls.count("record_lock") == 2) is knows
+    world.broker.fails = set()
+    world.turn(30)
+    assert kept.calls.count("record_lock") >= 2
+    assert [each.position for each in world.made if each.queue == A0] == [60, 100_000]
+
+
+def test_nothing_is_sent_back_after_a_pause_before_it_is_known_that_no_other_member_had_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[object] = []
+    monkeypatch.setattr(push_lane, "send_messages_back", lambda *given: sent.extend(given[-1]))
+    world = World(heartbeat_ms=1_000)
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    for queue in (A0, A1):
+        world.worker(queue).messages_to_send_back = lambda: ["deferred"]
+
+    def freeze() -> None:
+        world.broker.clock.sleep(30)
+        world.broker.offsets[A0] = 100_000
+
+    world.broker.meanwhile["heartbeat"] = freeze
+    before = world.worker(A0), world.worker(A1)
+    world.turn()
+    assert world.broker.meanwhile == {}
+    assert sent == [(before[1], "deferred")]
