@@ -6,12 +6,15 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.support.clocks import FakeClock, WrongClock
 
 from pyspark_rocketmq.client import Admin, AsyncClient, Client, ClientOptions, MessageQueue
-from pyspark_rocketmq.errors import BrokerError, GroupNotFoundError, TransportError
+from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.client.groups.push_progress import GroupProgress
+from pyspark_rocketmq.errors import BrokerError, GroupNotFoundError, RocketMQError, TransportError
 from pyspark_rocketmq.options import parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
-from pyspark_rocketmq.testing import MockCluster, Silence
+from pyspark_rocketmq.testing import Damage, HangUp, MockCluster, Silence
 
 COMMIT = RequestCode.UPDATE_CONSUMER_OFFSET
 
@@ -151,3 +154,34 @@ def test_a_group_that_brokers_may_not_create_is_an_error():
         with pytest.raises(GroupNotFoundError):
             client.commit_offsets("billing", {queue: 2})
         assert mq.asked[COMMIT] == 3
+
+
+@pytest.mark.parametrize("fault", ["an answer that comes late", "a connection that ends"])
+def test_offsets_that_are_old_by_now_are_not_sent(fault: str) -> None:
+    """Of a member whose machine slept: another one may have the queues. The monotonic clock stood still."""
+    clock = WrongClock(base=FakeClock(base=SYSTEM_CLOCK))
+    with (
+        MockCluster({"orders": 600}, brokers=("broker-a",)) as mq,
+        Client(mq.name_server, clock=clock) as client,
+    ):
+        queues = client.read_queues("orders")
+        progress = GroupProgress(client, "billing")
+        client.commit_offsets("billing", dict.fromkeys(queues, 1))
+        progress.write({queues[0]: 1})
+        asked = mq.asked[COMMIT]
+
+        def sleep(frame: bytes = b"") -> bytes:
+            clock.ahead_s = 600.0
+            return frame
+
+        if fault == "an answer that comes late":
+            mq.inject(Damage(sleep), on=COMMIT, times=1, after=10)
+        else:
+            mq.inject(HangUp(), on=COMMIT, times=1)
+            clock._base.on_sleep = sleep
+        with pytest.raises(RocketMQError, match="s old, and are not sent"):
+            progress.write(dict.fromkeys(queues, 2))
+        assert clock.ahead_s == 600.0
+        assert mq.asked[COMMIT] - asked < 600
+        progress.write(dict.fromkeys(queues, 3))
+        assert client.committed_offsets("billing", queues) == dict.fromkeys(queues, 3)

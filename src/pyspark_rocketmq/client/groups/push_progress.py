@@ -13,6 +13,7 @@ import json
 import logging
 import threading
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,7 +23,7 @@ from pyspark_rocketmq.client.clock import Since
 from pyspark_rocketmq.client.groups.push_options import ConsumeFromWhere, PushOptions
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.pipelining import Call
-from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, RocketMQError
+from pyspark_rocketmq.errors import OptionError, RocketMQError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.model.names import RETRY_PREFIX
 
@@ -86,18 +87,24 @@ class GroupProgress:
 
         Raises
         ------
-        RequestTimeoutError
-            Also if a first commit took so long that another member may have the other queues now.
+        RocketMQError
+            Also if the process was frozen meanwhile, so that another member may have queues now.
         """
-        calls = {queue: broker.commit_offset(self._group, queue, at) for queue, at in offsets.items()}
+        begun = Since(self._client.clock)
+
+        def check() -> None:
+            if begun.seconds > UNHEARD_S:
+                raise RocketMQError(f"offsets to commit are {begun.seconds:.0f} s old, and are not sent")
+
+        calls = {
+            queue: replace(broker.commit_offset(self._group, queue, at), before_send=check)
+            for queue, at in offsets.items()
+        }
         owners = self._client.owners(offsets)
         first = {(owners[queue] or queue.broker_name, queue.topic): queue for queue in offsets}
         first_calls = {queue: calls.pop(queue) for key, queue in first.items() if key not in self._committed}
-        asked = Since(self._client.clock)
         self._client.ask(first_calls)
         self._committed |= first.keys()
-        if first_calls and asked.seconds > UNHEARD_S:
-            raise RequestTimeoutError(f"the first commit of a topic took {asked.seconds:.0f} s")
         self._client.ask(calls)
 
     def reads(self, queues: Collection[MessageQueue]) -> bool:

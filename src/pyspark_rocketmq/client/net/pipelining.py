@@ -35,11 +35,14 @@ class Call(Generic[T]):
     parse : Callable
         Converts the answer to a value, or raises the error of its code.
     body : bytes-like
+    before_send : Callable
+        Called directly before `pipeline` sends it. An error is the outcome of all that were to be sent there.
     """
 
     request: Request
     parse: Callable[[Response], T]
     body: Buffer = b""
+    before_send: Callable[[], None] = lambda: None
 
     def on(self, channel: PullChannel, *, deadline: Deadline) -> T:
         """Make only this call."""
@@ -60,6 +63,8 @@ class _Lane(Generic[K, T]):
         if not self.waiting or room < min(len(self.waiting), MAX_IN_FLIGHT // 2):
             return
         calls = list(itertools.islice(self.waiting, room))
+        for _, call in calls:
+            call.before_send()
         requests = [(call.request, call.body) for _, call in calls]
         opaques = self.connection.submit_all(requests, deadline=deadline)
         for opaque, _ in zip(opaques, calls, strict=True):
