@@ -123,12 +123,16 @@ def is_outage(error: RocketMQError) -> bool:
 def retry_until(
     ask: Callable[[], T], may_come_back: Callable[[RocketMQError], bool], *, clock: Clock, deadline: Deadline
 ) -> T:
-    """Call until it succeeds, fails with an error that will not go away, or the deadline has expired."""
+    """Call until it succeeds, fails with an error that will not go away, or fails after the deadline.
+
+    A call that began before it is not the last one: the process may have been frozen meanwhile.
+    """
     while True:
+        last = deadline.expired
         try:
             return ask()
         except RocketMQError as error:
-            if deadline.expired or not may_come_back(error):
+            if last or not may_come_back(error):
                 raise
             _LOG.warning("no server answers; trying again: %s", error)
         clock.sleep(min(_PAUSE_S, deadline.remaining_s))

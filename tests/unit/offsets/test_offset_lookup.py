@@ -126,6 +126,25 @@ def test_ends_are_waited_for_while_brokers_are_away(mq) -> None:
     assert len(mq.clock.sleeps) == pauses
 
 
+def test_a_driver_that_was_frozen_within_a_look_looks_again(mq) -> None:
+    """Its connections may have ended meanwhile: that no broker has answered for a minute is not known."""
+    mq.dead, read_queues = {"broker-a", "broker-b"}, mq.read_queues
+
+    def freeze(topic: str) -> tuple[MessageQueue, ...]:
+        mq.clock.now_s += 600
+        mq.read_queues = read_queues
+        mq.clock.on_sleep = mq.dead.clear
+        return read_queues(topic)
+
+    mq.read_queues = freeze
+    deadline = Deadline(mq.clock, 60_000)
+    assert dict(wait_for_ends(mq, options(), clock=mq.clock, deadline=deadline).masters) == {
+        A0: 3,
+        A1: 3,
+        B0: 3,
+    }
+
+
 @pytest.mark.parametrize(("aligned", "slaves"), [("off", {B0: 2}), ("store", {})])
 def test_slaves_stand_in_for_masters_unless_queues_are_aligned(mq, aligned: str, slaves: object) -> None:
     mq.dead, mq.slaves = {"broker-b"}, {B0: 2}

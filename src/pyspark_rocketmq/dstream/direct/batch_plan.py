@@ -352,6 +352,7 @@ class DirectPlan:
 
     def _ends(self, client: PlanningClient, options: SourceOptions) -> Ends:
         """Return the ends of reachable queues, except those before their position; none in an outage."""
+        waited = self._waited()  # a process that was frozen in a request has an answer from before
         try:
             ends = fetch_running_ends(client, options)
             with self._lock:  # a checkpoint may name a static topic's queues after former owners
@@ -362,13 +363,15 @@ class DirectPlan:
                 fail_on_data_loss=options.fail_on_data_loss,
             )
         except RocketMQError as error:
-            if not is_outage(error) or self._has_waited("outage"):
+            if not is_outage(error) or "outage" in waited:
                 raise
+            self._waits.setdefault("outage", self.clock.monotonic())
             _LOG.warning("no server answers; the batch stays empty: %s", error)
             return Ends()
         wrong = find_shortened(self.positions, ends.masters)
-        self._waits = {queue: since for queue, since in self._waits.items() if queue in wrong}
-        waiting = [queue for queue in wrong if not self._has_waited("shortened", queue)]
+        now = self.clock.monotonic()
+        self._waits = {queue: self._waits.get(queue, now) for queue in wrong}
+        waiting = [queue for queue in wrong if queue not in waited]
         if waiting:
             # A broker that restarts rebuilds its index: wait for it.
             _LOG.warning("queues end before their position and wait: %s", ", ".join(map(str, waiting)))
@@ -376,9 +379,14 @@ class DirectPlan:
             ends = ends.holding(waiting)
         return ends
 
-    def _has_waited(self, what: _Wait, queue: MessageQueue | None = None) -> bool:
-        since = self._waits.setdefault(queue or what, self.clock.monotonic())
-        return (self.clock.monotonic() - since) * 1000 >= _PATIENCE_MS[what]
+    def _waited(self) -> frozenset[_Wait | MessageQueue]:
+        """Return what batches have waited for long enough."""
+        now = self.clock.monotonic()
+        return frozenset(
+            what
+            for what, since in self._waits.items()
+            if (now - since) * 1000 >= _PATIENCE_MS["outage" if what == "outage" else "shortened"]
+        )
 
 
 def _is_needed(time_ms: int, running: Sequence[int], remember_ms: int) -> bool:

@@ -342,6 +342,45 @@ def test_a_queue_that_went_back_waits_and_is_then_data_loss():
         world.batch()
 
 
+def test_a_driver_that_was_frozen_within_a_look_asks_again_before_messages_count_as_lost():
+    """The broker was rebuilding its index when it answered."""
+    world = World(A0, A1)
+    world.mq.send(A0, A0, A1)
+    world.batch()
+    whole = world.mq.logs[A0]
+    world.mq.logs[A0] = whole[:1]
+    world.batch()
+
+    def freeze() -> None:
+        world.clock.now_s += 600
+        world.mq.after_ends = lambda: None
+
+    world.mq.after_ends = freeze
+    assert world.batch() == {A0: (2, 2), A1: (1, 1)}
+    world.mq.logs[A0] = whole
+    world.mq.send(A0)
+    assert world.batch() == {A0: (2, 3), A1: (1, 1)}
+
+
+def test_a_driver_that_was_frozen_within_an_outage_looks_again_before_it_fails(monkeypatch):
+    world = World(A0)
+    world.mq.send(A0)
+    read_queues = world.mq.read_queues
+
+    def away(topic):
+        raise NameServerError("no name server answers")
+
+    def freeze(topic):
+        world.clock.now_s += 600
+        return away(topic)
+
+    for looked_up in (away, freeze):
+        monkeypatch.setattr(world.mq, "read_queues", looked_up)
+        assert world.batch() == {A0: (0, 0)}
+    monkeypatch.setattr(world.mq, "read_queues", read_queues)
+    assert world.batch() == {A0: (0, 1)}
+
+
 def test_a_queue_has_the_whole_patience_although_others_ended_before_their_positions_earlier():
     world = World(A0, A1, B0)
     world.mq.send(A0, A0, A1, B0, B0)
