@@ -74,11 +74,16 @@ class Absences:
         self._clock = clock
         self._since: dict[str, float] = {}
         self._given_up: frozenset[str] = frozenset()
+        self._asked_s = clock.monotonic()
+
+    def record_look(self) -> None:
+        """Record that brokers are asked now: what they tell is as old, if the process is frozen meanwhile."""
+        self._asked_s = self._clock.monotonic()
 
     def waited_for(self, missed: Collection[str]) -> frozenset[str]:
         """Return the missing brokers that still delay heartbeats."""
-        now = self._clock.monotonic()
-        self._since = {name: self._since.get(name, now) for name in missed}
+        now, told = self._asked_s, self._clock.monotonic()
+        self._since = {name: self._since.get(name, told) for name in missed}
         waited = frozenset(n for n, since in self._since.items() if (now - since) * 1000 < self._patience_ms)
         for name in sorted(self._since.keys() - waited - self._given_up):
             _LOG.warning(

@@ -150,6 +150,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._record_finished(last)
         # Before any request: messages that are not seen now were stored later than this.
         moment = self._clock.now_ms()
+        self._absences.record_look()
         origin = last if last.resolved else self._resolve_start()
         ends = self._settle_ends(origin.offsets)
         check_filter(self._open_client(), ends.masters, self._options)

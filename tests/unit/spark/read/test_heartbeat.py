@@ -132,6 +132,25 @@ def test_a_broker_that_never_comes_back_stops_heartbeats_for_a_while_only(
     assert stream.idle(299) == [], "it is waited for again"
 
 
+@pytest.mark.parametrize("looks", [0, 1])
+def test_a_driver_that_was_frozen_within_a_look_has_not_waited_for_a_broker(mq: FakeRocketMQ, looks: int):
+    """The broker may have come back at once: its messages would be late."""
+    stream = Stream(mq, heartbeatPatience="5m")
+    stream.trigger()
+    mq.dead.add("broker-b")
+
+    def freeze() -> None:
+        mq.clock.now_s += 600
+        mq.after_ends = lambda: None
+
+    stream.idle(looks)
+    mq.after_ends = freeze
+    assert stream.idle(1) == []
+    mq.dead.clear()
+    mq.send(B0)
+    assert stream.idle(1) == [1]
+
+
 def test_a_broker_that_is_forgotten_stops_no_heartbeat(mq: FakeRocketMQ):
     stream = Stream(mq)
     stream.trigger()
