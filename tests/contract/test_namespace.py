@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from tests.support.patient import patient_producer
@@ -12,13 +12,19 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client import (
     Admin,
     Client,
+    ConsumeFromWhere,
+    ConsumeResult,
+    Message,
     MessageQueue,
     MessageSelector,
     OffsetRange,
     OutgoingMessage,
     Producer,
     PullConsumer,
+    PushConsumer,
+    PushOptions,
 )
+from pyspark_rocketmq.client.read.message_search import message_by_id
 from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import TopicNotFoundError
@@ -85,6 +91,25 @@ def test_a_namespace_has_topics_groups_and_offsets_of_its_own(inside: Client, ou
     assert f"{NAMESPACE}%orders" in Admin(outside).topics()
 
 
+def test_a_message_that_comes_again_has_the_users_name_of_its_topic(name_server: str):
+    got: list[Message] = []
+
+    def listener(messages: Sequence[Message]) -> ConsumeResult | None:
+        got.extend(messages)
+        return None if messages[0].reconsume_times else ConsumeResult.LATER
+
+    given = {"nameServer": name_server, "namespace": f"{NAMESPACE}a"}
+    quick = PushOptions(retry_delay_level=1, rebalance_ms=200, start=ConsumeFromWhere.FIRST_OFFSET)
+    with Client(parse_options(ClientOptions, given, environ={})) as client:
+        Admin(client).create_topic("orders", queues=1)
+        patient_producer(client).send(OutgoingMessage("orders", b"x"))
+        with PushConsumer("billing", client.options, quick) as consumer:
+            consumer.subscribe("orders")
+            consumer.start(listener)
+            eventually(lambda: len(got) == 2, 90, what="the message, twice")
+    assert [(m.topic, m.body, m.reconsume_times) for m in got] == [("orders", b"x", 0), ("orders", b"x", 1)]
+
+
 def test_statistics_and_settings_bear_the_users_names(mq):
     given = {"nameServer": mq.name_server, "namespace": f"{NAMESPACE}s"}
     with Client(parse_options(ClientOptions, given, environ={})) as client:
@@ -95,9 +120,14 @@ def test_statistics_and_settings_bear_the_users_names(mq):
         patient_producer(client).send_batch([OutgoingMessage("orders", b"x")] * 3, queue)
         eventually(lambda: client.max_offsets([queue]) == {queue: 3})
         client.commit_offsets("report", {queue: 2})
-        assert admin.topic_stats("orders")[queue].max_offset == 3
+        sent = patient_producer(client).send(OutgoingMessage("orders", b"found"), queue)
+        found = message_by_id(client, "orders", sent.offset_msg_id)
+        assert found is not None
+        assert (found.topic, found.body) == ("orders", b"found")
+        eventually(lambda: client.max_offsets([queue]) == {queue: 4})
+        assert admin.topic_stats("orders")[queue].max_offset == 4
         stats = admin.consume_stats("report", "orders")[queue]
-        assert (stats.broker_offset, stats.consumer_offset) == (3, 2)
+        assert (stats.broker_offset, stats.consumer_offset) == (4, 2)
         assert list(admin.groups()) == ["report"]
         assert admin.topic_configs("orders")["broker-a"].topic == "orders"
         admin.delete_group("report")

@@ -28,6 +28,7 @@ from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.record.ids import encode_host, is_address_of
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = [
     "Delivery",
@@ -156,7 +157,7 @@ class Delivery:
         return True
 
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
-        originals = [with_original_topic(message) for message in messages]
+        originals = [with_original_topic(message, self._client.namespace) for message in messages]
         with self._tracing.watch(originals) as call:
             running = _RUNNING.set(self)
             try:
@@ -240,7 +241,10 @@ def _batches(messages: Sequence[Message], size: int) -> Iterator[Sequence[Messag
     return (messages[start : start + size] for start in range(0, len(messages), size))
 
 
-def with_original_topic(message: Message) -> Message:
-    """Return a redelivered message, from ``%RETRY%group``, with the topic that it was sent to."""
+def with_original_topic(message: Message, namespace: Namespace = NO_NAMESPACE) -> Message:
+    """Return a redelivered message, from ``%RETRY%group``, with the topic that it was sent to.
+
+    Brokers note it with the namespace.
+    """
     topic = message.properties.get(_RETRY_TOPIC)
-    return message if topic is None else message._replace(topic=topic)
+    return message if topic is None else message._replace(topic=namespace.plain(topic))

@@ -158,4 +158,5 @@ def _stored_at(client: Client, topic: str, raw: bytes, wanted: str) -> Message |
         found = decode_messages(response.require(topic=topic).body, broker_name=broker_name)
     except (BrokerError, CorruptMessageError, RemoteProtocolError):
         return None  # no message begins there
-    return next((message for message in found if message.offset_msg_id == wanted), None)
+    named = (message._replace(topic=client.namespace.plain(message.topic)) for message in found)
+    return next((message for message in named if message.offset_msg_id == wanted), None)

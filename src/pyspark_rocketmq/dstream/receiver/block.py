@@ -28,6 +28,7 @@ from pyspark_rocketmq.options.choices import CorruptPolicy, policy_of_objects
 from pyspark_rocketmq.record.decode.objects import MessageDecoder
 from pyspark_rocketmq.record.decode.rows import Chunk
 from pyspark_rocketmq.record.layout import MIN_RECORD_SIZE
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,11 +102,14 @@ class BlockReading:
     on_corrupt : CorruptPolicy
         A record with an invalid layout is always an error: its response is not pulled again.
     check_crc : bool
+    namespace : Namespace
+        That of the receiver, which the topics of redelivered messages have at the brokers.
     """
 
     tags: frozenset[str] | None = None
     on_corrupt: CorruptPolicy = CorruptPolicy.FAIL
     check_crc: bool = False
+    namespace: Namespace = NO_NAMESPACE
 
     def messages(self, queue: MessageQueue, chunks: Sequence[Chunk]) -> Iterator[Message]:
         """Yield the messages of a queue as objects."""
@@ -123,7 +127,8 @@ _ALL: Final = BlockReading()
 
 def reading_of(options: ReceiverOptions) -> BlockReading:
     """Return how to read the blocks of a receiver."""
-    return BlockReading(options.selector.tags, options.on_corrupt, options.check_crc)
+    namespace = Namespace(options.client.namespace)
+    return BlockReading(options.selector.tags, options.on_corrupt, options.check_crc, namespace)
 
 
 def block_elements(block: bytes, reading: BlockReading = _ALL) -> Iterator[Any]:
@@ -145,7 +150,8 @@ def block_elements(block: bytes, reading: BlockReading = _ALL) -> Iterator[Any]:
         yield from pickle.loads(data)  # noqa: S301 - written by a task of the same job
         return
     for queue, chunks in _by_queue(block, head_size):
-        yield from map(with_original_topic, reading.messages(queue, chunks))
+        for message in reading.messages(queue, chunks):
+            yield with_original_topic(message, reading.namespace)
 
 
 def block_batches(

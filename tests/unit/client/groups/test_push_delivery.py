@@ -28,6 +28,7 @@ from pyspark_rocketmq.record.message import decode_messages, encode_message
 from pyspark_rocketmq.remoting.codes import ResponseCode
 from pyspark_rocketmq.remoting.command import Command
 from pyspark_rocketmq.remoting.header import ConsumerSendMsgBackRequest
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 MOVING = MessageQueue("orders", "__syslo__global__", 0)
@@ -81,6 +82,7 @@ class Client:
 
     request_timeout_ms = 1_000
     host = SYSTEM_HOST
+    namespace = NO_NAMESPACE
 
     def __init__(self) -> None:
         self.clock = FakeClock()

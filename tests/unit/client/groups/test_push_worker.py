@@ -19,6 +19,7 @@ from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.client.paced_warnings import PacedWarnings
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
 from pyspark_rocketmq.record.message import decode_messages, encode_message
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
@@ -32,6 +33,7 @@ class World:
     """A worker that pulled what the test says."""
 
     host = SYSTEM_HOST
+    namespace = NO_NAMESPACE
 
     def __init__(self, *offsets: int, runs: bool = False, **options: object) -> None:
         self.clock = FakeClock()

@@ -46,6 +46,13 @@ RUNS = [
 ]
 
 
+def test_a_redelivered_message_has_the_users_name_of_its_topic_in_a_namespace():
+    again = a_run(RETRY, 0, (b"again", {"RETRY_TOPIC": "ns%orders"}))
+    given = {"nameServer": "n:9876", "topic": "orders", "consumerGroup": "g", "namespace": "ns"}
+    reading = reading_of(parse_options(ReceiverOptions, given, environ={}))
+    assert [m.topic for m in block_elements(encode_runs([again, RUNS[0]]), reading)] == ["orders"] * 3
+
+
 def test_messages_come_back_in_order_within_their_queue_and_under_their_own_topic():
     found = list(block_elements(encode_runs(RUNS)))
     assert [(m.topic, m.queue_offset, m.body) for m in found if m.broker_name == "broker-a"] == [
