@@ -175,6 +175,8 @@ class QueryLogReader:
 
     def _look(self) -> tuple[QueryHistory, ...]:
         files = [(file, file.stat()) for file in self._folder.glob("*.jsonl")]
+        there = {file for file, _ in files}
+        self._read = {file: known for file, known in self._read.items() if file in there}
         for file, stat in sorted(files, key=lambda each: each[1].st_mtime)[-_RUNS:]:
             inode, offset = self._read.get(file, (stat.st_ino, 0))
             if inode != stat.st_ino or stat.st_size < offset:  # the file was rotated

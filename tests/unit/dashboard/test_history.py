@@ -30,6 +30,21 @@ def test_a_run_is_followed_from_its_start_to_its_end(log, tmp_path):
     assert (run.ended, run.reason, run.seen_ms, len(run.batches)) == (True, "it broke", 9_000, 3)
 
 
+def test_a_file_that_was_gone_is_read_from_its_first_line_if_it_comes_back(tmp_path):
+    reader = QueryLogReader(tmp_path / "log")
+    (tmp_path / "log").mkdir()
+    old = LogFile(tmp_path / "log", "query")
+    old.write("started", 1_000, queryId=QUERY)
+    (file,) = (tmp_path / "log").glob("*.jsonl")
+    assert len(reader.look()) == 1
+    file.rename(tmp_path / "away")  # a file that is deleted frees its inode for the next one
+    reader.look()
+    lines = [{"event": "started", "runId": f"new-{n}", "at": 2_000 + n, "queryId": "q"} for n in range(3)]
+    (tmp_path / "away").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (tmp_path / "away").rename(file)
+    assert {run.run_id for run in reader.look()} >= {"new-0", "new-1", "new-2"}
+
+
 def test_failures_come_first_until_their_query_is_started_again(tmp_path):
     def run(name: str, query: str, at_ms: int, **ended: object) -> None:
         log = LogFile(tmp_path, name)
