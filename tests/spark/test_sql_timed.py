@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.topics import TopicFactory, fill
 
+from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.errors import SqlError
 from pyspark_rocketmq.sql import execute
 
@@ -259,6 +261,57 @@ def test_a_stream_is_joined_with_the_version_that_was_valid(job: Job) -> None:
     known = {"x": "ex", "y": "why"}
     named = [(n, known[cur]) for orders in ORDERS for _, cur, n in orders if cur in known]
     assert job.rows("named") == sorted(named, key=repr)
+
+
+CHANGES = [
+    ("INSERT", {"cur": "x", "rate": 1, "since": 1}, None),
+    ("INSERT", {"cur": "y", "rate": 2, "since": 1}, None),
+    ("UPDATE", {"cur": "x", "rate": 3, "since": 10}, {"rate": 1, "since": 1}),
+    ("UPDATE", {"cur": "z", "rate": 3, "since": 20}, {"cur": "x", "since": 20}),
+    ("DELETE", {"cur": "y", "rate": 2, "since": 30}, None),
+    ("INSERT", {"cur": "y", "rate": 4, "since": 30}, None),
+    ("UPDATE", {"cur": "x", "rate": 5, "since": 40}, {"cur": "z"}),
+]
+"""Of a changelog: a type, the new row, and the values that it replaces. Rows have the times of changes."""
+
+
+@pytest.mark.since_spark("4.1")
+def test_a_stream_is_joined_with_the_versions_of_a_changelog(
+    job: Job, topic: TopicFactory, client: Client, name_server: str
+) -> None:
+    def texts(row: dict[str, Any]) -> dict[str, str]:
+        return {name: stamp(each) if name == "since" else str(each) for name, each in row.items()}
+
+    rates = topic(queues=1)
+    mark = "WATERMARK FOR {0} AS {0} - INTERVAL '5' SECOND"
+    job.table("orders", f"cur STRING, at TIMESTAMP(3), {mark.format('at')}")
+    job.table("joined", "cur STRING, at TIMESTAMP(3), rate BIGINT", target=True)
+    job.text += f"""CREATE TABLE rates (cur STRING, rate BIGINT, since TIMESTAMP(3), {mark.format("since")},
+      PRIMARY KEY (cur) NOT ENFORCED) WITH ('connector' = 'rocketmq', 'nameServer' = '{name_server}',
+      'topic' = '{rates}', 'format' = 'canal-json', 'startingOffsets' = 'earliest');
+    INSERT INTO joined SELECT o.cur, o.at, r.rate FROM orders AS o
+      LEFT JOIN rates FOR SYSTEM_TIME AS OF o.at AS r ON o.cur = r.cur;"""
+    flush = ("INSERT", {"cur": "end", "rate": 0, "since": FLUSH}, None)
+    for run, (some, seconds) in enumerate(((CHANGES[:4], range(0, 25, 5)), (CHANGES[4:], range(25, 50, 5)))):
+        bodies = [
+            json.dumps({"data": [texts(row)], "old": old and [texts(old)], "type": kind})
+            for kind, row, old in (*some, *([flush] if run else []))
+        ]
+        fill(client, rates, [OutgoingMessage(rates, body.encode()) for body in bodies])
+        orders = [{"cur": cur, "at": stamp(at)} for at in seconds for cur in "xyz"]
+        job.add("orders", run, [*orders, *([{"cur": "end", "at": stamp(FLUSH)}] if run else [])])
+        job.run()
+    wanted = []
+    for at in range(0, 50, 5):
+        now: dict[str, int] = {}
+        for kind, row, old in CHANGES:
+            if row["since"] > at:
+                break
+            now.pop({**row, **(old or {})}["cur"], None)
+            if kind != "DELETE":
+                now[row["cur"]] = row["rate"]
+        wanted += [(cur, stamp(at), *([now[cur]] if cur in now else [])) for cur in "xyz"]
+    assert job.rows("joined") == sorted(wanted, key=repr)
 
 
 def test_a_full_join_of_streams_has_no_pairs_of_nulls(job: Job) -> None:

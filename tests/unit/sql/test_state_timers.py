@@ -13,7 +13,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from pyspark_rocketmq.sql.state.steps import Aggregate, Fold, Over
-from pyspark_rocketmq.sql.state.timers import OP, JoinVersions, OverRows
+from pyspark_rocketmq.sql.state.timers import OP, POSITION, JoinVersions, OverRows
 
 SECOND = 1_000_000
 SUMS = StructType([StructField("at", LongType()), StructField("sum", LongType())])
@@ -129,9 +129,9 @@ def test_a_key_whose_rows_have_no_version_leaves_no_state():
         [StructField("at", LongType()), StructField("rate", StringType()), StructField("has", BooleanType())]
     )
     store = Store(JoinVersions(["at"], ["rate"], output, outer=True))
-    order = Row("__o0", OP, "at", "rate")
-    store.batch([("a", order(1 * SECOND, None, 1, None)), ("b", order(1 * SECOND, None, 2, None))], 0)
-    store.batch([("b", order(0, "+I", None, "1.5"))], 0)
+    order = Row("__o0", OP, POSITION, "at", "rate")
+    store.batch([(key, order(SECOND, None, None, at, None)) for key, at in (("a", 1), ("b", 2))], 0)
+    store.batch([("b", order(0, "+I", None, None, "1.5"))], 0)
     assert sorted(map(tuple, store.batch([], 5_000))) == [(1, None, False), (2, "1.5", True)]
     assert (set(store.states), store.timers) == ({"b"}, set())
 
@@ -141,27 +141,57 @@ def test_a_deleted_row_without_a_time_ends_the_last_version():
     output = StructType(
         [StructField("at", LongType()), StructField("rate", StringType()), StructField("has", BooleanType())]
     )
-    change = Row("__o0", OP, "at", "rate")
+    change = Row("__o0", OP, POSITION, "at", "rate")
 
     def joined(*last: Row) -> list[tuple[Any, ...]]:
         store = Store(JoinVersions(["at"], ["rate"], output, outer=True))
-        versions = [change(at * SECOND, "+I", None, str(at)) for at in (1, 3)]
+        versions = [change(at * SECOND, "+I", [at, 0], None, str(at)) for at in (1, 3)]
         store.batch([("k", each) for each in versions], 0)
-        orders = [change(at * SECOND, None, at, None) for at in (2, 4, 6)]
+        orders = [change(at * SECOND, None, None, at, None) for at in (2, 4, 6)]
         store.batch([("k", each) for each in (*last, *orders)], 0)
         return sorted(map(tuple, store.batch([], 9_000)))
 
     gone = [(2, "1", True), (4, None, False), (6, None, False)]
-    assert joined(change(3 * SECOND, "-D", None, "3")) == gone
-    assert joined(change(None, "-D", None, None)) == gone
-    assert joined(change(None, "-U", None, None), change(5 * SECOND, "+U", None, "5")) == [
+    assert joined(change(3 * SECOND, "-D", [5, 0], None, "3")) == gone
+    assert joined(change(None, "-D", [5, 0], None, None)) == gone
+    assert joined(change(None, "-U", [5, 0], None, None), change(5 * SECOND, "+U", [5, 1], None, "5")) == [
         (2, "1", True),
         (4, "3", True),
         (6, "5", True),
     ]
     for op in (None, "+I", "+U"):
         with pytest.raises(ValueError, match="has no time"):
-            joined(change(None, op, None, None))
+            joined(change(None, op, op and [5, 0], None, None))
     alone = Store(JoinVersions(["at"], ["rate"], output, outer=True))
-    alone.batch([("k", change(None, "-D", None, None))], 0)
+    alone.batch([("k", change(None, "-D", [5, 0], None, None))], 0)
     assert alone.states == {}
+
+
+def versions_of(*changes: tuple[int | None, str, str | None, tuple[int, int]]) -> list[str | None]:
+    """Return the rates at the seconds 2, 4, 6 and 8."""
+    output = StructType(
+        [StructField("at", LongType()), StructField("rate", StringType()), StructField("has", BooleanType())]
+    )
+    change = Row("__o0", OP, POSITION, "at", "rate")
+    store = Store(JoinVersions(["at"], ["rate"], output, outer=True))
+    given = [change(at and at * SECOND, op, list(place), None, rate) for at, op, rate, place in changes]
+    orders = [change(at * SECOND, None, None, at, None) for at in (2, 4, 6, 8)]
+    store.batch([("k", each) for each in (*given, *orders)], 0)
+    return [rate for _, rate, _ in sorted(map(tuple, store.batch([], 9_000)))]
+
+
+def test_a_version_whose_key_changes_is_over():
+    """The new row is one of another key: an update without it takes the old row away."""
+    first, old, new = (1, "+I", "1", (7, 0)), (1, "-U", "1", (8, 0)), (5, "+U", "5", (8, 1))
+    assert versions_of(first, old, new) == versions_of(new, old, first) == ["1", "1", "5", "5"]
+    assert versions_of(first, old) == [None] * 4
+    assert versions_of(first, (5, "-U", "1", (8, 0))) == ["1", "1", None, None]
+    assert versions_of(first, (None, "-U", None, (8, 0))) == [None] * 4
+    back = (7, "+U", "7", (9, 1))  # the key comes back
+    assert versions_of(first, old, back) == [None, None, None, "7"]
+
+
+def test_of_versions_with_equal_times_the_last_change_is_valid():
+    """The rows of a key may come to a worker in another order than they were written in."""
+    changes = [(1, "+I", "1", (6, 0)), (3, "-D", "1", (7, 0)), (3, "+I", "2", (8, 0)), (3, "+I", "3", (8, 1))]
+    assert versions_of(*changes) == versions_of(*reversed(changes)) == ["1", "3", "3", "3"]

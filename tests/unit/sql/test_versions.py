@@ -125,7 +125,8 @@ def test_a_stream_is_joined_with_versions_in_a_step():
     (step,) = found.steps
     assert step.text == "SELECT o.cur AS `__k0`, o.at AS `__o0`, STRUCT(o.*) AS `__c0` FROM orders AS o"
     versions = (
-        "SELECT `cur` AS `__k0`, `since` AS `__o0`, '+I' AS `__op`, STRUCT(*) AS `__version` FROM `rates`"
+        "SELECT `cur` AS `__k0`, `since` AS `__o0`, '+I' AS `__op`, NULL AS `__position`, STRUCT(*) AS "
+        "`__version` FROM `rates`"
     )
     assert step.operation == Versioned(1, versions, ("__c0",), outer=True)
     assert found.text == (
@@ -143,7 +144,9 @@ def test_a_stream_is_joined_with_versions_in_a_step():
 def test_the_versions_of_a_changelog_may_be_deleted():
     (step,) = made(join("changes", "at"), "streaming").steps
     assert isinstance(step.operation, Versioned)
-    assert "__change.op AS `__op`, STRUCT(* EXCEPT (__change)) AS `__version`" in step.operation.versions
+    place = "ARRAY(__change.position.queueOffset, __change.position.index) AS `__position`"
+    columns = f"__change.op AS `__op`, {place}, STRUCT(* EXCEPT (__change)) AS `__version`"
+    assert columns in step.operation.versions
 
 
 LATEST = (
@@ -157,7 +160,8 @@ def test_a_view_of_the_latest_row_of_each_key_has_versions():
     (step,) = made(join("latest", "at"), "streaming").steps
     assert isinstance(step.operation, Versioned)
     assert step.operation.versions == (
-        f"SELECT `cur` AS `__k0`, `since` AS `__o0`, '+I' AS `__op`, STRUCT(*) AS `__version` FROM {rows}"
+        "SELECT `cur` AS `__k0`, `since` AS `__o0`, '+I' AS `__op`, NULL AS `__position`, STRUCT(*) AS "
+        f"`__version` FROM {rows}"
     )
     assert f"(PARTITION BY `cur` ORDER BY `since` NULLS LAST) AS __until FROM {rows}" in translated(
         join("latest", "at")

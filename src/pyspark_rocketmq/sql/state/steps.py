@@ -17,6 +17,7 @@ __all__ = [
     "KEY",
     "OP",
     "ORDER",
+    "POSITION",
     "RESULT",
     "ROW",
     "SIDE",
@@ -63,6 +64,9 @@ SIDE: Final = "__side"
 
 OP: Final = "__op"
 """A row's kind of change, for Python workers."""
+
+POSITION: Final = "__position"
+"""The offset and index of a version's change, as an array; NULL of rows that are no changes."""
 
 
 class Fold(StrEnum):

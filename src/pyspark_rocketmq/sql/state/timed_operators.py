@@ -25,7 +25,7 @@ from pyspark_rocketmq.sql.state.columns import (
     restored,
     result_type,
 )
-from pyspark_rocketmq.sql.state.steps import ARGUMENT, KEY, OP, RESULT, VERSION, Over, Versioned
+from pyspark_rocketmq.sql.state.steps import ARGUMENT, KEY, OP, POSITION, RESULT, VERSION, Over, Versioned
 from pyspark_rocketmq.sql.state.timers import TIME, JoinVersions, OverRows
 
 __all__ = ["join_versions", "run_over"]
@@ -33,6 +33,7 @@ __all__ = ["join_versions", "run_over"]
 _MARK: Final = "spark.watermarkDelayMs"
 _CLOCK: Final = "__clock"
 """The column with the watermark."""
+_POSITION_TYPE: Final = "array<bigint>"
 _HAS_VERSION: Final = "__has_version"
 
 
@@ -84,6 +85,7 @@ def join_versions(rows: DataFrame, versions: DataFrame, join: Versioned) -> Data
         *key_columns(rows, join.keys),
         *_times(),
         F.lit(None).cast("string").alias(OP),
+        F.lit(None).cast(_POSITION_TYPE).alias(POSITION),
         *left.values(),
         *right.nothing(),
     )
@@ -93,6 +95,7 @@ def join_versions(rows: DataFrame, versions: DataFrame, join: Versioned) -> Data
         # A version is never late: a table that is read in parts has old versions after new ones.
         F.lit(None).cast("timestamp").alias(_CLOCK),
         F.col(OP),
+        F.col(POSITION).cast(_POSITION_TYPE),
         *left.nothing(),
         *right.values(),
     )

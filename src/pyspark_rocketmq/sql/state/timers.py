@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import localcontext
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.sql.state.processors import DIGITS, STATE, plain, scaled, scales
-from pyspark_rocketmq.sql.state.steps import ARGUMENT, OP, ORDER, Over
+from pyspark_rocketmq.sql.state.steps import ARGUMENT, OP, ORDER, POSITION, Over
 from pyspark_rocketmq.sql.state.timed import Frames, History
 
 __all__ = ["TIME", "JoinVersions", "OverRows"]
@@ -52,6 +52,10 @@ class _Waiting(StatefulProcessor):
     def new(self) -> Frames | History:
         """Return an empty state."""
 
+    def given(self, rows: Iterator[Row]) -> Iterable[Row]:
+        """Return the rows of a micro-batch in the order in which they are taken."""
+        return rows
+
     @abstractmethod
     def take(self, kept: Any, row: Row) -> None:
         """Add a row to the state."""
@@ -64,7 +68,7 @@ class _Waiting(StatefulProcessor):
         """Keep the rows of a micro-batch."""
         del key
         kept, waits, ends = self._load()
-        for row in rows:
+        for row in self.given(rows):
             self.take(kept, row)
         watermark_ms = timerValues.getCurrentWatermarkInMs()
         if isinstance(kept, History):  # a key without rows that wait has no timer
@@ -161,14 +165,25 @@ class JoinVersions(_Waiting):
         """Return an empty state."""
         return History()
 
+    def given(self, rows: Iterator[Row]) -> Iterable[Row]:
+        """Return rows in the order of their positions, without the old rows of updates that keep the key."""
+        found = sorted(rows, key=lambda row: row[POSITION] or [])
+        updated = {tuple(row[POSITION]) for row in found if row[OP] == "+U"}
+        for row in found:
+            if row[OP] == "-U":
+                offset, index = row[POSITION]
+                if (offset, index + 1) in updated:
+                    continue
+            yield row
+
     def take(self, kept: History, row: Row) -> None:
         """Add a row, or a version, to the state. A deleted row may have its key only, and no time."""
         match row[OP]:
             case None:
                 kept.add(_time(row), tuple(row[name] for name in self._columns))
-            case "-D" if row[TIME] is None:
+            case "-U" | "-D" if row[TIME] is None:
                 kept.remove_last()
-            case "-D":
+            case "-U" | "-D":
                 kept.replace(row[TIME], None)
             case "+I" | "+U":
                 kept.replace(_time(row), tuple(row[name] for name in self._versions))

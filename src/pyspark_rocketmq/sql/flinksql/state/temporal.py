@@ -14,7 +14,7 @@ from pyspark_rocketmq.sql.flinksql.relations import CHANGE, Relation, Versions
 from pyspark_rocketmq.sql.flinksql.row_changes import refuse_changelog
 from pyspark_rocketmq.sql.flinksql.state.pairs import equal_values, read_structs, struct_of
 from pyspark_rocketmq.sql.flinksql.state.parts import hidden_alias
-from pyspark_rocketmq.sql.state.steps import KEPT, KEY, OP, ORDER, VERSION, Step, Versioned
+from pyspark_rocketmq.sql.state.steps import KEPT, KEY, OP, ORDER, POSITION, VERSION, Step, Versioned
 from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["version_step", "versioned_joins", "versions_of_view"]
@@ -89,10 +89,13 @@ def version_step(
     is_log = sources[alias.lower()].changelog
     star = exp.Star(except_=[exp.to_identifier(CHANGE)]) if is_log else exp.Star()
     op = exp.column("op", table=CHANGE) if is_log else exp.Literal.string("+I")
+    place = [exp.column(part, table="position", db=CHANGE) for part in ("queueOffset", "index")]
+    position = exp.Anonymous(this="array", expressions=place) if is_log else exp.null()
     of_versions = exp.select(
         *(hidden_alias(exp.column(key, quoted=True), f"{KEY}{at}") for at, key in enumerate(versions.keys)),
         hidden_alias(exp.column(versions.time, quoted=True), f"{ORDER}0"),
         hidden_alias(op, OP),
+        hidden_alias(position, POSITION),
         hidden_alias(exp.Anonymous(this="struct", expressions=[star]), VERSION),
     ).from_(
         exp.Table(this=exp.to_identifier(join.this.name, quoted=True))
