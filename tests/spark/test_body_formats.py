@@ -205,6 +205,18 @@ def test_a_number_beyond_the_last_time_is_a_bad_record(messages):
     ]
 
 
+def test_a_number_beyond_the_last_time_is_found_under_an_escaped_name(messages):
+    df = messages(
+        b'{"\\u0061t": 1764355200000000, "n": 1}',
+        b'{"\\u0061t": 1764355200, "n": 2}',
+        b'{"gr\\u00f6\\u00dfe": 1764355200000000, "n": 3}',
+        b'{"gr\\u00f6\\u00dfe": 1764355200, "n": 4}',
+    )
+    found = from_rocketmq(df, schema="at TIMESTAMP, `größe` TIMESTAMP, n INT", badRecords="drop")
+    times = found.selectExpr("n", "unix_seconds(coalesce(at, `größe`))").collect()
+    assert times == [(2, 1764355200), (4, 1764355200)]
+
+
 def test_a_date_of_digits_is_no_number_of_days(messages):
     """Spark's parser reads those of its first releases: 20260101 was in the year 57440."""
     schema = "day DATE, s STRUCT<days: ARRAY<DATE>>, at TIMESTAMP"

@@ -39,6 +39,8 @@ _WILD_DECIMAL: Final = (
 """Wherever it is: a name may be escaped, without quotes, or have a comment after it."""
 _WILD_TEXT: Final = f"{_EXPONENT}|Infinity|^-?0\\.0$"
 _LONG_SECONDS: Final = "-?[0-9]{13,}"
+_ESCAPED_NAME: Final = r"\\u00[2-7]"
+"""A character of a name may be escaped that needs no escape; others are escaped by many writers."""
 _LAST_SECOND: Final = (2**63 - 1) // 1_000_000
 
 
@@ -100,7 +102,8 @@ def _patterns(numbers: DataType, before: str = "") -> Iterator[str]:
     match numbers:
         case StructType():
             for field in numbers.fields:
-                yield from _patterns(field.dataType, f"[\"']{delimiter_pattern(field.name)}[\"']\\s*:")
+                name = f"[\"']{delimiter_pattern(field.name)}[\"']" if field.name.isascii() else ""
+                yield from _patterns(field.dataType, f"{name}\\s*:")
         case ArrayType():
             yield from _patterns(numbers.elementType, "[\\[,]")
         case MapType():
@@ -109,6 +112,7 @@ def _patterns(numbers: DataType, before: str = "") -> Iterator[str]:
             yield _WILD_DECIMAL
         case _:
             yield f"{before}\\s*{_LONG_SECONDS}"
+            yield _ESCAPED_NAME
 
 
 def _is_wild(value: Column, numbers: DataType) -> Column:
