@@ -14,13 +14,15 @@ from pyspark_rocketmq.client.read.message_search import message_by_id
 from pyspark_rocketmq.model import BrokerData
 from pyspark_rocketmq.record.ids import encode_host, offset_message_id
 from pyspark_rocketmq.record.message import encode_message
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 POSITION = 4_711
 
 
-def client_of(address: str, store_host: str) -> Client:
+def client_of(address: str, store_host: str, namespace: Namespace = NO_NAMESPACE) -> Client:
     """Return a client of one broker, which has no index, and one message at `POSITION`."""
-    record = encode_message(b"body", topic="orders", commit_log_offset=POSITION, store_host=store_host)
+    topic = namespace.qualify("orders")
+    record = encode_message(b"body", topic=topic, commit_log_offset=POSITION, store_host=store_host)
     clock = FakeClock()
 
     def call(request: object, *, deadline: Deadline) -> SimpleNamespace:
@@ -43,6 +45,7 @@ def client_of(address: str, store_host: str) -> Client:
             request_timeout_ms=1_000,
             clock=clock,
             random=None,
+            namespace=namespace,
         ),
     )
 
@@ -63,3 +66,11 @@ def test_a_message_is_found_where_its_id_says(address: str, store_host: str) -> 
     assert (found.body, found.broker_name) == (b"body", "b")
     other = offset_message_id(encode_host("10.0.0.2:10911"), POSITION)
     assert message_by_id(client_of(address, store_host), "orders", other) is None
+
+
+def test_a_message_in_a_namespace_is_found_with_the_users_name_of_its_topic() -> None:
+    address = "10.0.0.1:10911"
+    wanted = offset_message_id(encode_host(address), POSITION)
+    found = message_by_id(client_of(address, address, Namespace("ns")), "orders", wanted)
+    assert found is not None
+    assert found.topic == "orders"
