@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from tests.simulation.group_commits import GroupCommits
 from tests.simulation.history import Place, Row
 from tests.simulation.host import SimulatedHost
 from tests.simulation.scheduler import Process, SimulatedClock
@@ -23,7 +24,10 @@ from pyspark_rocketmq.errors import RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue, MessageSelector
 from pyspark_rocketmq.options import ClientOptions
 
-__all__ = ["Group", "GroupPlan", "Move"]
+__all__ = ["WITHIN", "Group", "GroupPlan", "Move"]
+
+WITHIN: Final = "freezes within a request"
+"""What a member does that freezes when a broker has its next request, and before it has the answer."""
 
 _BLOCK_S: Final = 0.2
 _LOCK_VALID_S: Final = 15.0
@@ -32,8 +36,8 @@ _LOCK_VALID_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a member does: ``leaves``, ``dies`` (its connections close), ``vanishes`` (nobody hears) or
-    ``freezes``; after some time it is back.
+    """What a member does: ``leaves``, ``dies`` (its connections close), ``vanishes`` (nobody hears),
+    ``freezes`` or `WITHIN`; after some time it is back.
     """
 
     at_s: float
@@ -165,6 +169,7 @@ class Group:
         self._selector = selector
         self._committed = committed
         self._lost_locks = lost_locks
+        self.commits = GroupCommits(stage.scheduler, stage.history, lost_locks)
         self._slots = [_Slot(number) for number in range(plan.slots)]
         self._running: dict[MessageQueue, dict[Process, float]] = {}
         self._newest: dict[MessageQueue, int] = {}
@@ -249,7 +254,10 @@ class Group:
             case "leaves":
                 slot.leaving = True
             case "freezes":
-                process.freeze(self._stage.scheduler.now + move.lasts_s)
+                self.commits.freeze(process, self._stage.scheduler.now + move.lasts_s)
+                return
+            case what if what == WITHIN:
+                self.commits.freeze_within(process, move.lasts_s)
                 return
             case how:
                 self._stage.scheduler.kill(process)

@@ -94,6 +94,8 @@ class History:
         What batches lacked, or had too much.
     overlaps : list of str
         Queues in order that two members of a group worked on at the same time.
+    set_back : list of str
+        Offsets that a member set back which was frozen when another one committed.
     oversized : list of str
         Moments at which a reader had more bytes in its memory than it may have.
     miscounted : list of str
@@ -152,6 +154,7 @@ class History:
     stored_when_well: Counter[bytes] = field(default_factory=Counter)
     batch_jobs: list[str] = field(default_factory=list)
     overlaps: list[str] = field(default_factory=list)
+    set_back: list[str] = field(default_factory=list)
     oversized: list[str] = field(default_factory=list)
     left_over: list[str] = field(default_factory=list)
     idle: list[str] = field(default_factory=list)

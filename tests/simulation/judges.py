@@ -222,6 +222,11 @@ def owned_twice(history: History) -> list[str]:
     return history.overlaps
 
 
+def set_back(history: History) -> list[str]:
+    """Offsets that a member set back which another one had committed while it was frozen."""
+    return history.set_back
+
+
 def incomplete(history: History) -> list[str]:
     """Batches without some of the messages that were stored when they began, or with others."""
     return history.batch_jobs
@@ -317,6 +322,7 @@ JUDGES: Final[dict[str, Callable[[History], list[str]]]] = {
     "rolled back too early": rolled_back,
     "divided": divided,
     "owned twice": owned_twice,
+    "set back": set_back,
     "batch is wrong": incomplete,
     "miscounted": miscounted,
     "dead letters are wrong": dead_letters,

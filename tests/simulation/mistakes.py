@@ -604,6 +604,12 @@ PLANTS: Final = tuple(
             "wanted = [queue for queue in wanted if answers.get(queue)]",
             "wanted = list(wanted) + 0 * [answers]",
         ),
+        (
+            "a member that was frozen commits with what it knew before",
+            "client.groups.push_lane",
+            "if self._ran.seconds > UNHEARD_S:",
+            "if False:",
+        ),
         # --- what needs two or more rare moments together
         (
             "a topic that comes back between two requests is missing",

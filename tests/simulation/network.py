@@ -79,7 +79,8 @@ class _Direction:
     """Bytes under way, in order."""
 
     ready_at: float = 0.0
-    parts: deque[tuple[float, bytes]] = field(default_factory=deque)
+    parts: deque[tuple[float, bytes, float]] = field(default_factory=deque)
+    """When each part arrives, its bytes, and when they were sent."""
     pumping: bool = False
     size: int = 0
 
@@ -168,8 +169,10 @@ class Session:
         self.half_open = False
         """Whether everything vanishes, without a word to either side."""
         self.open = True
-        self.owed: set[int] = set()
-        """The server's: requests without an answer."""
+        self.sent_s = 0.0
+        """When the process sent what arrives now."""
+        self.owed: dict[int, float] = {}
+        """The server's: requests without an answer, and when they were sent."""
         self.stream: SimulatedStream | None = None
         self._up = _Direction()
         self._down = _Direction()
@@ -217,12 +220,12 @@ class Session:
         ready = max(network.scheduler.now + network.delay_s(self.server), direction.ready_at)
         if len(data) <= piece:
             ready += len(data) / network.habits.bytes_per_s
-            direction.parts.append((ready, data))
+            direction.parts.append((ready, data, network.scheduler.now))
         else:  # what takes long arrives little by little
             for start in range(0, len(data), piece):
                 part = data[start : start + piece]
                 ready += len(part) / network.habits.bytes_per_s
-                direction.parts.append((ready, part))
+                direction.parts.append((ready, part, network.scheduler.now))
         direction.ready_at = ready
         direction.size += len(data)
         if not direction.pumping:
@@ -237,8 +240,10 @@ class Session:
             scheduler.at(open_at + self.network.delay_s(self.server), self._pump, direction, arrive)
             return
         while parts and parts[0][0] <= scheduler.now:
-            _, data = parts.popleft()
+            _, data, sent_s = parts.popleft()
             direction.size -= len(data)
+            if direction is self._up:
+                self.sent_s = sent_s
             if not self.half_open:
                 arrive(data)
         direction.pumping = bool(parts)

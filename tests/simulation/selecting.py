@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from tests.simulation.group import WITHIN, Move
 from tests.simulation.plan import Plan
 from tests.simulation.reshaping import draw_more_faults
 from tests.simulation.scene import Fault
@@ -133,6 +134,25 @@ def with_receivers(plan: Plan) -> Plan:
     return replace(plan, group=replace(plan.group, receives=True))
 
 
+def with_freezes_within_requests(plan: Plan) -> Plan:
+    """Have members of a group freeze within a request, some until others have their queues."""
+    chance = plan.own_chance("freezes within requests")
+    if plan.group is None or plan.group.slots < 2 or chance.random() < 0.5:
+        return plan
+    span_s = max((fault.at_s for fault in plan.faults), default=10.0)
+    more = [
+        Move(
+            chance.uniform(0.5, span_s),
+            chance.randrange(plan.group.slots),
+            WITHIN,
+            chance.choice((5.0, 20.0, 70.0, 200.0)),
+        )
+        for _ in range(chance.choice((1, 2, 4)))
+    ]
+    moves = tuple(sorted([*plan.group.moves, *more], key=lambda move: move.at_s))
+    return replace(plan, group=replace(plan.group, moves=moves))
+
+
 SELECTING_PARTS: Final = (
     with_broker_clocks,
     with_start_by_time,
@@ -142,5 +162,6 @@ SELECTING_PARTS: Final = (
     with_dead_letters,
     with_damage,
     with_receivers,
+    with_freezes_within_requests,
 )
 """In their order."""

@@ -161,7 +161,7 @@ class Server:
             frame = decode_frame(memoryview(data)[at:end])
             at = end
             if not frame.command.is_one_way:
-                session.owed.add(frame.command.opaque)
+                session.owed[frame.command.opaque] = session.sent_s
             if self.state is State.PAUSED:
                 self._held.append((session, frame))
             else:
@@ -250,7 +250,7 @@ class Server:
         if self.water_mark is not None and session.unsent > self.water_mark:
             self.happened["a proxy drops an answer"] += 1
         elif not frame.command.is_one_way:
-            session.owed.discard(frame.command.opaque)
+            session.owed.pop(frame.command.opaque, None)
             session.send_down(encode_reply(frame, reply))
 
 

@@ -229,6 +229,7 @@ def _changed(name: str) -> dict[str, object]:
             "batches": {number: [Row((*A, number), b"sink-0.0-any:%d" % number)] for number in range(2)},
         },
         "owned twice": {"overlaps": ["orders@broker-a:0"]},
+        "set back": {"set_back": ["orders@broker-a:0"]},
         "batch is wrong": {"batch_jobs": ["('orders', 'broker-a', 0, 3) is missing"]},
         "miscounted": {"miscounted": ["3 rows are reported"]},
         "dead letters are wrong": {"dead_letters": missing},

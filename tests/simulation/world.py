@@ -146,12 +146,14 @@ class World:
         plan, chance = self.plan, self._own_chance()
         if plan.group is not None:
             options = parse_options(ClientOptions, client, environ={})
-            return Group(
+            group = Group(
                 *(self.stage, plan.group, GROUP, TOPIC, options, chance),
                 selector=plan.wanted.selector,
                 committed=self._committed,
                 lost_locks=self.cluster.lost_locks,
             )
+            self.cluster.watchers.append(group.commits.executed)
+            return group
         if plan.direct is not None:
             shared = {name: value for name, value in plan.options.items() if name in _SHARED_OPTIONS}
             return DirectStream(
