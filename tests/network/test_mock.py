@@ -247,6 +247,17 @@ def test_routes_flap() -> None:
             client.read_queues("orders")
 
 
+def test_the_address_of_a_stopped_broker_is_no_other_servers(mq: MockBroker) -> None:
+    host, _, port = mq.address("broker-a").rpartition(":")
+    mq.stop_broker("broker-a", unregister=False)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=60)
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((host, int(port)))
+    mq.start_broker("broker-a")
+    socket.create_connection((host, int(port)), timeout=60).close()
+
+
 def test_a_broker_dies_and_comes_back_with_its_messages(mq: MockBroker) -> None:
     mq.send(OutgoingMessage("orders", b"1"))
     addr = mq.address("broker-a")

@@ -133,7 +133,7 @@ class MockCluster(MockData):
             resources.callback(self._loop.stop)
             for server in (self._name_server, *self._servers.values()):
                 server.start()
-                resources.callback(server.stop)
+                resources.callback(server.close)
             for name, store in self._stores.items():
                 store.store_host = self._servers[name, MASTER_ID].addr
                 self.register(name)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Coroutine, Mapping
@@ -115,6 +117,19 @@ async def _settle() -> None:
     await _turns(5)
 
 
+def _bound(port: int) -> socket.socket | None:
+    """Return a socket that has a port and does not listen, if the port is free."""
+    place = socket.socket()
+    if os.name == "posix":  # connections that were closed just now keep the port
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        place.bind(("127.0.0.1", port))
+    except OSError:
+        place.close()
+        return None
+    return place
+
+
 async def _turns(count: int) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
@@ -169,6 +184,7 @@ class Server:
         self._tls = tls
         self._port = 0
         self._listener: asyncio.Server | None = None
+        self._place: socket.socket | None = None
         self._sessions: set[_Session] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -185,12 +201,27 @@ class Server:
     def start(self) -> None:
         """Listen. No effect if it already listens."""
         if self._listener is None:
+            self._leave_place()
             self._loop.run(self._start())
 
     def stop(self) -> None:
-        """Close the listener and every connection. No effect if it is stopped."""
+        """Close the listener and every connection. No effect if it is stopped.
+
+        The address refuses connections until the next start: no other server of the machine gets it.
+        """
         if self._listener is not None:
             self._loop.run(self._stop())
+            self._place = _bound(self._port)
+
+    def close(self) -> None:
+        """Stop, and give the address back."""
+        self.stop()
+        self._leave_place()
+
+    def _leave_place(self) -> None:
+        if self._place is not None:
+            self._place.close()
+            self._place = None
 
     def hang_up(self) -> None:
         """Close every connection and continue to listen."""
