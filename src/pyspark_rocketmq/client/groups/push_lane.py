@@ -354,8 +354,8 @@ class BrokerLane:
         if self._is_registered():
             self._send_back()
             self._doubt_queues()  # a process that was frozen may end as it wakes up
+            self._check_owners()
             for topic in {worker.queue.topic for worker in self.workers}:
-                self._attempt(("check", topic), partial(self._check_owner, topic))
                 kept = [worker for worker in self.workers if not self._is_lost(worker)]
                 some = {w.queue: w.position for w in kept if w.queue.topic == topic}
                 self._attempt(("leave", topic), partial(self._commits.write, some))
