@@ -5,16 +5,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.network.test_committed_ranges import Stream, read_batch
 from tests.support.clocks import FakeClock
 from tests.support.committed_query import LOG, Query, committed_cluster, send
+from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.read.settled_ends import MOVED_BACK_PATIENCE_MS
-from pyspark_rocketmq.errors import BrokerNotFoundError
+from pyspark_rocketmq.errors import BrokerNotFoundError, ConnectError, PermissionDeniedError
 from pyspark_rocketmq.model import MessageQueue, Permission
+from pyspark_rocketmq.offsets.planning_client import Ends, PlanningClient
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.planning.commits.records import Ranges
 from pyspark_rocketmq.spark.features import ReadAllAvailable, ReadMaxRows
@@ -227,15 +231,98 @@ def test_a_commit_topic_has_the_whole_patience_although_another_ended_before_its
     Query(mq.name_server, client, topic="bills").run(1, "b")
     end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
     patience_s, begin_s = MOVED_BACK_PATIENCE_MS / 1000, clock.now_s
-    answer = Client.max_offsets
+    answer = PlanningClient.ends
 
-    def max_offsets(self: Client, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    def ends(self: PlanningClient, queues: Iterable[MessageQueue], **given: Any) -> Ends:
         first = clock.now_s - begin_s < patience_s - 2
         wrong = "orders-commits" if first else "bills-commits"
         over = clock.now_s - begin_s >= 2 * patience_s - 3
-        return {q: 0 if q.topic == wrong and not over else at for q, at in answer(self, queues).items()}
+        told = answer(self, queues, **given)
+        return replace(
+            told, masters={q: 0 if q.topic == wrong and not over else at for q, at in told.masters.items()}
+        )
 
-    monkeypatch.setattr(Client, "max_offsets", max_offsets)
+    monkeypatch.setattr(PlanningClient, "ends", ends)
     assert stream.latestOffset(end, ReadAllAvailable()) == end
     assert clock.now_s - begin_s >= 2 * patience_s - 3
     stream.stop()
+
+
+# --- one of several commit topics cannot be read ----------------------------------------------
+
+
+@pytest.fixture
+def bills(mq: MockCluster, client: Client) -> Query:
+    """A query that writes a second topic, at the second broker, whose commit topic is there.
+
+    The first topic is written at the first broker only.
+    """
+    mq.create_topic("orders", 2, perm=Permission.READ, brokers=["broker-b"])
+    mq.create_topic("bills", 1, brokers=["broker-b"])
+    mq.create_topic("bills-commits", 1, brokers=["broker-b"])
+    return Query(mq.name_server, client, topic="bills")
+
+
+@pytest.mark.parametrize("unregister", [True, False])
+def test_a_commit_topic_whose_broker_is_down_holds_up_no_other(
+    mq, client, query, bills, stream, monkeypatch, caplog, unregister: bool
+) -> None:
+    monkeypatch.setattr(committed, "OUTAGE_PATIENCE_MS", 0)
+    reader = stream(topic="orders,bills")
+    query.run(1, "a")
+    bills.run(1, "b")
+    assert reader.drain() == Counter("ab")
+    bills.run(2, *"cd")
+    mq.stop_broker("broker-b", unregister=unregister)
+    query.run(2, *"ef")
+    send(client, "plain")
+    assert reader.drain() == Counter([*"abef", "plain"])
+    assert "the commit topic bills-commits cannot be read, and its batches wait" in caplog.text
+    reader.restart()
+    query.run(3, "g")
+    assert reader.drain() == Counter([*"abefg", "plain"])
+    mq.start_broker("broker-b")
+    eventually(lambda: reader.drain() == Counter([*"abcdefg", "plain"]), what="what waited")
+    reader.restart()
+
+
+def test_messages_that_nothing_marks_do_not_wait_for_a_commit_topic(mq, client, bills, stream) -> None:
+    """Those of batches are left out, and come when their commits can be read."""
+    mq.create_topic("bills", 1, brokers=["broker-a"])
+    reader = stream(topic="bills")
+    reader.drain()
+    late = bills.write(2, *"ghijkl")
+    bills.run(1, *"abcdef")
+    mq.stop_broker("broker-b", unregister=False)
+    send(client, *["plain"] * 4, topic="bills")
+    assert {*reader.drain()} == {"plain"}
+    reader.restart()
+    assert {*reader.drain()} == {"plain"}
+    mq.start_broker("broker-b")
+    bills.commit(2, late)
+    eventually(lambda: reader.drain() == Counter([*"abcdefghijkl", *["plain"] * 4]), what="what waited")
+
+
+def test_an_available_now_run_does_not_do_without_a_commit_topic(
+    mq, client, query, bills, stream, monkeypatch
+) -> None:
+    monkeypatch.setattr(committed, "OUTAGE_PATIENCE_MS", 0)
+    monkeypatch.setattr(committed, "OPERATION_TIMEOUT_MS", 500)
+    query.run(1, "a")
+    bills.run(1, "b")
+    reader = stream(topic="orders,bills")
+    reader.reader.prepareForTriggerAvailableNow()
+    mq.stop_broker("broker-b", unregister=False)
+    with pytest.raises(ConnectError, match="bills-commits"):
+        reader.trigger()
+
+
+def test_a_permission_that_is_revoked_for_one_commit_topic_is_told(mq, client, query, bills, stream) -> None:
+    reader = stream(topic="orders,bills")
+    query.run(1, "a")
+    bills.run(1, "b")
+    reader.drain()
+    bills.run(2, "c")
+    mq.create_topic("bills-commits", 1, perm=Permission.WRITE, brokers=["broker-b"])
+    with pytest.raises(PermissionDeniedError):
+        reader.trigger()

@@ -37,11 +37,11 @@ def committed_cluster() -> Iterator[MockCluster]:
         yield cluster
 
 
-def send(client: Client, *bodies: str) -> None:
+def send(client: Client, *bodies: str, topic: str = "orders") -> None:
     """Send messages that no transactional write marks."""
     producer = Producer(client)
     for body in bodies:
-        producer.send(OutgoingMessage("orders", body.encode()))
+        producer.send(OutgoingMessage(topic, body.encode()))
 
 
 class Query:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, Self, TypeVar
 
@@ -161,7 +161,7 @@ class PlanningClient(Client):
         queues = tuple(queues)
         found = self._masters.ask({q: broker.max_offset(q) for q in queues}, patience_ms=patience_ms)
         failed = {queue: end for queue, end in found.items() if isinstance(end, RocketMQError)}
-        self._tell({queue.broker_name: error for queue, error in failed.items()})
+        self._tell({q.broker_name for q in queues}, {q.broker_name: error for q, error in failed.items()})
         return Ends(
             masters={queue: end for queue, end in found.items() if not isinstance(end, RocketMQError)},
             slaves=self._slave_ends(failed) if slaves and failed else {},
@@ -196,11 +196,10 @@ class PlanningClient(Client):
         data = None if route.static_queues else route.broker(queue.broker_name)
         return data is not None and data.master is None and bool(data.addresses)
 
-    def _tell(self, away: Mapping[str, RocketMQError]) -> None:
-        names = frozenset(away)
-        for name in sorted(names - self._told):
+    def _tell(self, asked: Set[str], away: Mapping[str, RocketMQError]) -> None:
+        for name in sorted(away.keys() - self._told):
             _LOG.warning("broker %s does not answer; its queues wait: %s", name, away[name])
-        self._told = names
+        self._told = self._told - asked | away.keys()
 
     def message_times(
         self, offsets: Mapping[MessageQueue, int], group: str

@@ -157,6 +157,7 @@ class CommitPosition:
         What was committed from ``begin`` on, before ``read``, is rows of the micro-batch.
     needed, known : int
         What was committed from ``needed`` on, before ``known``, is left out where unmarked messages are read.
+        Equal while the commit topic cannot be read.
     stored_at_ms : int
         When the record before ``known`` was stored; 0 if there is none.
     """

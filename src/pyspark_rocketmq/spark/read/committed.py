@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from pyspark.sql.datasource import InputPartition
@@ -28,8 +27,9 @@ from pyspark_rocketmq.client.commits.commit_log import (
 from pyspark_rocketmq.client.commits.holds import HoldTimes
 from pyspark_rocketmq.client.read.settled_ends import settle_ends
 from pyspark_rocketmq.client.send.readable import wait_until_readable
-from pyspark_rocketmq.errors import BrokerNotFoundError
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Latest, MessageQueue, OffsetRange
+from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS, Ends
 from pyspark_rocketmq.offsets.queue_lookup import is_outage, retry_until
 from pyspark_rocketmq.offsets.stream_offset import CommitPosition, SourceOffset
 from pyspark_rocketmq.options import SourceOptions
@@ -123,7 +123,7 @@ class CommittedStreamReader(RocketMQStreamReader):
         # Before the ends of the queues: these then contain everything that is committed.
         self._looks = self._patiently(lambda: self._look(last))
         document = super().latestOffset(start, limit)
-        commits = {queue: replace(at, begin=at.read, needed=at.read) for queue, at in last.commits.items()}
+        commits = {q: replace(at, begin=at.read, needed=at.known) for q, at in last.commits.items()}
         commits |= {queue: look.at for queue, look in self._looks.items()}
         if document is start:
             if all(at.begin == at.read for at in commits.values()):
@@ -145,6 +145,8 @@ class CommittedStreamReader(RocketMQStreamReader):
         known: list[Ranges] = []
         rows: list[Ranges] = []
         for queue, at in until.commits.items():
+            if at.begin == at.read and at.needed == at.known:  # nothing is read of it: its broker may be down
+                continue
             log = self._log(queue)
             log.check_last(at.known, at.stored_at_ms)
             known.append(log.ranges(at.needed, at.known))
@@ -172,16 +174,36 @@ class CommittedStreamReader(RocketMQStreamReader):
         return self._origin
 
     def _look(self, last: SourceOffset) -> dict[MessageQueue, _Look]:
-        """Read the commit topics up to their ends."""
-        client = self._open_client()
+        """Read the commit topics up to their ends, as far as they can be read now.
+
+        What is committed in the others is read later. A run that ends when everything is read needs all.
+        """
+        client, frozen = self._open_client(), self._frozen_commits
         queues = {*last.commits, *_commit_queues(client, self._options)}
-        known = {queue: at.known for queue, at in last.commits.items()}
-        ask = partial(client.max_offsets, queues)
-        ends = settle_ends(ask(), known, ask, self._clock)
-        frozen = self._frozen_commits
         if frozen is not None:  # a commit topic that appeared since waits for the next run
-            ends = {queue: end for queue, end in ends.items() if queue in frozen}
-        return {queue: self._look_at(queue, end, last) for queue, end in ends.items()}
+            queues &= frozen.keys()
+        known = {queue: at.known for queue, at in last.commits.items()}
+        told = Ends()
+
+        def ask() -> Mapping[MessageQueue, int]:
+            nonlocal told
+            told = client.ends(queues, patience_ms=None if frozen is None else OPERATION_TIMEOUT_MS)
+            return told.masters
+
+        looks = {}
+        ends = settle_ends(ask(), known, ask, self._clock)
+        failed = dict(told.failed)
+        for queue, end in ends.items():
+            try:
+                looks[queue] = self._look_at(queue, end, last)
+            except RocketMQError as error:
+                failed[queue] = error
+        for queue, failure in failed.items():
+            if frozen is not None or not is_outage(failure):
+                raise failure
+            text = "the commit topic %s cannot be read, and its batches wait: %s"
+            client.warnings.warn(_LOG, text, queue.topic, failure, about=queue)
+        return looks
 
     def _look_at(self, queue: MessageQueue, end: int, last: SourceOffset) -> _Look:
         log = self._log(queue)
@@ -204,7 +226,7 @@ class CommittedStreamReader(RocketMQStreamReader):
         self, log: CommitLog, at: CommitPosition, first: int, end: int, last: SourceOffset
     ) -> tuple[int, Sequence[tuple[int, Commit]], Sequence[Entry]]:
         """Return the first record that is still needed, the commits from there on, and the open batches."""
-        begin = max(first, at.needed)
+        begin = max(first, min(at.needed, at.read))
         needed = at.read
         for offset, commit in log.commits(begin, at.read):
             mine = _selected(commit.ranges, self._options)
