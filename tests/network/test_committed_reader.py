@@ -16,7 +16,12 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import Client
 from pyspark_rocketmq.client.read.settled_ends import MOVED_BACK_PATIENCE_MS
-from pyspark_rocketmq.errors import BrokerNotFoundError, ConnectError, PermissionDeniedError
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    ConnectError,
+    PermissionDeniedError,
+    TopicNotFoundError,
+)
 from pyspark_rocketmq.model import MessageQueue, Permission
 from pyspark_rocketmq.offsets.planning_client import Ends, PlanningClient
 from pyspark_rocketmq.options import SourceOptions, parse_options
@@ -303,17 +308,29 @@ def test_messages_that_nothing_marks_do_not_wait_for_a_commit_topic(mq, client, 
     eventually(lambda: reader.drain() == Counter([*"abcdefghijkl", *["plain"] * 4]), what="what waited")
 
 
+@pytest.mark.parametrize("registered", [True, False])
 def test_an_available_now_run_does_not_do_without_a_commit_topic(
-    mq, client, query, bills, stream, monkeypatch
+    mq, client, query, bills, stream, monkeypatch, registered: bool
 ) -> None:
+    """It would end, and nothing would say that batches are missing."""
+    mq.create_topic("bills", 1, brokers=["broker-a"])
+    bills.run(1, "a")
+    reader = stream(topic="orders,bills")
+    reader.drain()
+    query.run(1, "b")
+    reader.drain()
+    bills.run(2, "c")
+    if registered:
+        reader.restart()
+        reader.reader.prepareForTriggerAvailableNow()
+        mq.stop_broker("broker-b", unregister=False)
+    else:
+        mq.stop_broker("broker-b")
+        reader.restart()
+        reader.reader.prepareForTriggerAvailableNow()
     monkeypatch.setattr(committed, "OUTAGE_PATIENCE_MS", 0)
     monkeypatch.setattr(committed, "OPERATION_TIMEOUT_MS", 500)
-    query.run(1, "a")
-    bills.run(1, "b")
-    reader = stream(topic="orders,bills")
-    reader.reader.prepareForTriggerAvailableNow()
-    mq.stop_broker("broker-b", unregister=False)
-    with pytest.raises(ConnectError, match="bills-commits"):
+    with pytest.raises((ConnectError, TopicNotFoundError, BrokerNotFoundError), match="bills-commits"):
         reader.trigger()
 
 

@@ -179,9 +179,8 @@ class CommittedStreamReader(RocketMQStreamReader):
         What is committed in the others is read later. A run that ends when everything is read needs all.
         """
         client, frozen = self._open_client(), self._frozen_commits
-        queues = {*last.commits, *_commit_queues(client, self._options)}
-        if frozen is not None:  # a commit topic that appeared since waits for the next run
-            queues &= frozen.keys()
+        # A commit topic that appears in a run that ends waits for the next one.
+        queues = {*last.commits, *(_commit_queues(client, self._options) if frozen is None else frozen)}
         known = {queue: at.known for queue, at in last.commits.items()}
         told = Ends()
 
@@ -210,7 +209,7 @@ class CommittedStreamReader(RocketMQStreamReader):
         at = last.commits.get(queue) or self._start_at(queue, end, last)
         first = log.check(at.read, at.known, end=end, stored_at_ms=at.stored_at_ms)
         if self._frozen_commits is not None:
-            end = max(min(end, self._frozen_commits[queue]), at.known)
+            end = max(min(end, self._frozen_commits.get(queue, end)), at.known)
         key = (at, first, end, last.offsets)
         if self._sifted.get(queue, (None,))[0] != key:  # an idle query asks the same again and again
             self._sifted[queue] = (key, *self._sift(log, at, first, end, last))
