@@ -9,9 +9,11 @@ from __future__ import annotations
 import heapq
 import json
 import math
+import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -174,14 +176,19 @@ class QueryLogReader:
                 ) from error
 
     def _look(self) -> tuple[QueryHistory, ...]:
-        files = [(file, file.stat()) for file in self._folder.glob("*.jsonl")]
+        files: list[tuple[Path, os.stat_result]] = []
+        for file in self._folder.glob("*.jsonl"):
+            with suppress(FileNotFoundError):  # deleted since the folder was listed
+                files.append((file, file.stat()))
         there = {file for file, _ in files}
         self._read = {file: known for file, known in self._read.items() if file in there}
         for file, stat in sorted(files, key=lambda each: each[1].st_mtime)[-_RUNS:]:
             inode, offset = self._read.get(file, (stat.st_ino, 0))
             if inode != stat.st_ino or stat.st_size < offset:  # the file was rotated
                 offset = 0
-            if stat.st_size > offset:
+            if stat.st_size <= offset:
+                continue
+            with suppress(FileNotFoundError):
                 self._read[file] = (stat.st_ino, offset + self._take(file, offset))
         known = sorted(self._runs.values(), key=lambda run: run.seen_ms)
         self._runs = {run.run_id: run for run in known[-_RUNS:]}

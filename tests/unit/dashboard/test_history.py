@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.support.query_logs import QUERY, RUN, LogFile, progress
@@ -43,6 +44,22 @@ def test_a_file_that_was_gone_is_read_from_its_first_line_if_it_comes_back(tmp_p
     (tmp_path / "away").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (tmp_path / "away").rename(file)
     assert {run.run_id for run in reader.look()} >= {"new-0", "new-1", "new-2"}
+
+
+@pytest.mark.parametrize("step", ["stat", "open"])
+def test_a_file_that_is_deleted_while_it_is_looked_at_is_gone(log, tmp_path, monkeypatch, step):
+    log.write("started", 1_000, queryId=QUERY)
+    other = LogFile(tmp_path, "other")
+    other.write("started", 1_000, queryId="other")
+    real = getattr(Path, step)
+
+    def delete_first(path: Path, *arguments: object, **named: object) -> object:
+        if path == other.path:
+            path.unlink(missing_ok=True)
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, step, delete_first)
+    assert [run.query_id for run in QueryLogReader(tmp_path).look()] == [QUERY]
 
 
 def test_failures_come_first_until_their_query_is_started_again(tmp_path):
