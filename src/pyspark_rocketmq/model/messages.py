@@ -140,6 +140,9 @@ class OutgoingMessage:
         delays = (self.delay_level or None, self.delay_ms, self.deliver_at_ms)
         if sum(delay is not None for delay in delays) > 1:
             raise OptionError("give one of delay_level, delay_ms and deliver_at_ms", topic=self.topic)
+        if (self.delay_ms or self.deliver_at_ms or 0) < 0:
+            facts = {"delay_ms": self.delay_ms, "deliver_at_ms": self.deliver_at_ms}
+            raise OptionError("delay_ms and deliver_at_ms must not be negative", topic=self.topic, **facts)
 
     @property
     def delayed(self) -> bool:
