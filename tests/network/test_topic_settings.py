@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,6 +14,7 @@ from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, RequestTimeoutError, TopicExistsError, TopicNotFoundError
 from pyspark_rocketmq.inventory import TopicConfig
 from pyspark_rocketmq.model import Permission
+from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.testing import MockCluster
 from pyspark_rocketmq.testing.store import BrokerStore
 from pyspark_rocketmq.tools.origins import Origin
@@ -64,6 +65,28 @@ def test_a_text_is_the_name_of_one_broker(admin):
     assert {name: config.write_queues for name, config in admin.topic_configs("orders").items()} == {
         "broker-a": 5
     }
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.create_topic("orders", brokers=["broker-a", "broker-z"]),
+        lambda admin: admin.create_group("billing", brokers="broker-z"),
+        lambda admin: admin.broker_config("broker-z"),
+        lambda admin: admin.set_broker_config("broker-z", {"brokerPermission": "4"}),
+        lambda admin: admin.broker_runtime_info("broker-z"),
+    ],
+)
+def test_a_wrong_name_of_a_broker_is_refused_at_once(
+    mq: MockCluster, call: Callable[[Admin], object]
+) -> None:
+    clock = FakeClock()
+    with Client(ClientOptions(name_servers=(mq.name_server,)), clock=clock) as client:
+        begin_s = clock.monotonic()
+        with pytest.raises(OptionError, match=r"no such broker.*broker-z.*broker-a.*broker-b"):
+            call(Admin(client))
+        assert clock.monotonic() == begin_s
+        assert Admin(client).topics() == ()
 
 
 @pytest.mark.parametrize("queues", [-1, 65_537])

@@ -91,7 +91,7 @@ class Admin:
         call = Call(
             GetBrokerConfigRequest(), lambda response: decode_broker_properties(response.require().body)
         )
-        return self._at((broker_name,), call)[broker_name]
+        return self._at(self._names(None, broker_name), call)[broker_name]
 
     def set_broker_config(self, broker_name: str, settings: Mapping[str, str]) -> None:
         """Change settings of a broker's master at runtime, and read them back.
@@ -102,7 +102,7 @@ class Admin:
             The broker did not apply a setting: its name is unknown or its value is malformed.
         """
         call = Call(UpdateBrokerConfigRequest(), done, encode_broker_properties(settings))
-        self._at((broker_name,), call)
+        self._at(self._names(None, broker_name), call)
         now = self.broker_config(broker_name)
         for name, value in settings.items():
             if now.get(name) != value:
@@ -112,7 +112,7 @@ class Admin:
 
     def broker_runtime_info(self, broker_name: str) -> dict[str, str]:
         """Return version, log positions and rates of a broker's master, by the broker's names."""
-        return self._at((broker_name,), runtime_info_call())[broker_name]
+        return self._at(self._names(None, broker_name), runtime_info_call())[broker_name]
 
     def runtime_infos(self, *, on_away: OnAway) -> dict[str, dict[str, str]]:
         """Return `broker_runtime_info` of every broker that answers soon; ``on_away`` gets the others."""
@@ -180,7 +180,7 @@ class Admin:
         TopicExistsError
             One of these brokers has the topic with other settings. Nothing was created.
         OptionError
-            No broker is selected.
+            No broker is selected, or one that no name server knows.
         BrokerError
             The broker rejects the name (INVALID_PARAMETER) or an attribute.
         """
@@ -369,16 +369,16 @@ class Admin:
         return names
 
     def _names(self, cluster: str | None, brokers: Iterable[str] | None) -> tuple[str, ...]:
-        """Return the names of the selected brokers."""
+        """Return the names of the selected brokers, all of them registered: no wait helps a wrong name."""
+        known = self._everywhere()
         if brokers is not None:
             names = listed(brokers)
-        elif cluster is not None:
-            self._everywhere()
-            names = self.cluster_info().clusters.get(cluster, ())
         else:
-            names = self._everywhere()
-        if not names:
-            raise OptionError("no such broker or cluster at this name server", cluster=cluster)
+            names = known if cluster is None else self.cluster_info().clusters.get(cluster, ())
+        unknown = sorted(set(names).difference(known))
+        if unknown or not names:
+            text = "no such broker or cluster at this name server, or it is down"
+            raise OptionError(text, cluster=cluster, brokers=unknown or None, known=known)
         return names
 
     def _at(self, broker_names: Iterable[str], call: Call[T], on_away: OnAway | None = None) -> dict[str, T]:
