@@ -110,6 +110,26 @@ def test_a_message_that_comes_again_has_the_users_name_of_its_topic(name_server:
     assert [(m.topic, m.body, m.reconsume_times) for m in got] == [("orders", b"x", 0), ("orders", b"x", 1)]
 
 
+def test_subscriptions_of_connected_consumers_bear_the_users_names(mq):
+    given = {"nameServer": mq.name_server, "namespace": f"{NAMESPACE}c"}
+    with Client(parse_options(ClientOptions, given, environ={})) as client:
+        admin = Admin(client)
+        admin.create_topic("orders", queues=1)
+        with PushConsumer("billing", client.options, PushOptions(rebalance_ms=200)) as consumer:
+            consumer.subscribe("orders", "a")
+            consumer.start(lambda messages: None)
+
+            def all_are_known() -> bool:
+                """Brokers record the connection first, and then one topic after the other."""
+                found = admin.consumer_connections("billing")["broker-a"].subscriptions
+                told = {topic: selector.expression for topic, selector in found.items()}
+                assert told == {"orders": "a", "%RETRY%billing": "*"}
+                return True
+
+            eventually(lambda: admin.consumer_connections("billing"), what="the consumer")
+            eventually(all_are_known)
+
+
 def test_statistics_and_settings_bear_the_users_names(mq):
     given = {"nameServer": mq.name_server, "namespace": f"{NAMESPACE}s"}
     with Client(parse_options(ClientOptions, given, environ={})) as client:

@@ -337,7 +337,7 @@ class Admin:
 
         ``on_away``: as of `consume_stats`.
         """
-        found = self._at(self._everywhere(), consumer_connection_call(group), on_away)
+        found = self._at(self._everywhere(), consumer_connection_call(self._client, group), on_away)
         return {name: connection for name, connection in found.items() if connection is not None}
 
     # --- how ---

@@ -81,13 +81,16 @@ def consume_stats_call(group: str, topic: str | None = None) -> Call[dict[Messag
     )
 
 
-def consumer_connection_call(group: str) -> Call[ConsumerConnection | None]:
+def consumer_connection_call(client: Client, group: str) -> Call[ConsumerConnection | None]:
     """Return the call for a group's consumers at one broker; None if none is connected."""
+    plain = client.namespace.plain
 
     def parse(response: Response) -> ConsumerConnection | None:
         if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
             return None
-        return decode_consumer_connection(response.require(group=group).body)
+        found = decode_consumer_connection(response.require(group=group).body)
+        subscriptions = {plain(topic): selector for topic, selector in found.subscriptions.items()}
+        return replace(found, subscriptions=subscriptions)
 
     return Call(GetConsumerConnectionListRequest(consumer_group=group), parse)
 
