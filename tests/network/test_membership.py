@@ -179,6 +179,23 @@ def test_a_queue_without_a_broker_keeps_no_other_from_its_lock(mq, client):
     assert join(client, "one").lock([unknown, *queues]) == dict.fromkeys(queues, True)
 
 
+def test_a_broker_that_refuses_locks_is_told_of(mq, client, caplog):
+    """An ordered consumer would stand still without a word: it pulls, and calls nothing."""
+    queues = list(mq.queues("orders"))
+    theirs = [queue for queue in queues if queue.broker_name == "broker-a"]
+    member = join(client, "one")
+    mq.inject(Refuse(ResponseCode.NO_PERMISSION), on=RequestCode.LOCK_BATCH_MQ, times=None, broker="broker-b")
+    for _ in range(3):
+        assert member.lock(queues) == dict.fromkeys(theirs, True)
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told.startswith(
+        "group billing: no lock of a queue, without which no ordered call begins: the server"
+    )
+    assert mq.address("broker-b") in told
+    mq.heal()
+    assert member.lock(queues) == dict.fromkeys(queues, True)
+
+
 def test_locks_are_held_by_one_member_and_those_of_a_broker_that_is_away_by_none(mq, client):
     queues = list(mq.queues("orders"))
     one = join(client, "one")

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -38,6 +39,8 @@ from pyspark_rocketmq.remoting.header import (
 )
 
 __all__ = ["Membership", "create_client_id"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 _UNIQUE_BITS: Final = 48
 _MEMBERS_MS: Final = 3_000
@@ -154,7 +157,7 @@ class Membership:
     def lock(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:
         """Lock queues for this member for 60 s; return for each queue whether it is, or another member's.
 
-        Queues of a broker that cannot be reached are not in the result.
+        Queues of a broker that cannot be reached, or refuses, are not in the result: a warning tells it.
         """
         answers: dict[MessageQueue, bool] = {}
         for addr, some in self._by_master(queues).items():
@@ -163,7 +166,10 @@ class Membership:
                 connection = self._client.connection(addr)
                 answer = connection.call(LockBatchMqRequest(), self._lock_body(some), deadline=deadline)
                 found = decode_locked_queues(answer.require().body)
-            except RocketMQError:
+            except RocketMQError as error:
+                text = "group %s: no lock of a queue, without which no ordered call begins: %s"
+                told, about = (self._group, error), (addr, type(error))
+                self._client.warnings.warn(_LOG, text, *told, about=about)
                 continue
             plain = self._client.namespace.plain
             locked = {MessageQueue(plain(q.topic), q.broker_name, q.queue_id) for q in found}
