@@ -62,7 +62,13 @@ _ERRORS: Final[dict[int, tuple[type[BrokerError], str]]] = {
     ResponseCode.TOPIC_NOT_EXIST: (ServiceNotAvailableError, "the server does not have the topic"),
     ResponseCode.NOT_LEADER_FOR_QUEUE: (ServiceNotAvailableError, "the queue moved to another broker"),
     ResponseCode.GO_AWAY: (ServiceNotAvailableError, "the server is stopping"),
-    ResponseCode.NO_PERMISSION: (PermissionDeniedError, "the server forbids the request"),
+    ResponseCode.NO_PERMISSION: (
+        PermissionDeniedError,
+        (
+            "the server forbids the request: check the topic's permission, the group's consumeEnable and the "
+            "broker's brokerPermission"
+        ),
+    ),
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: (
         GroupNotFoundError,
         "the broker does not know the consumer group and may not create it",

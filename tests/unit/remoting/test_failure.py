@@ -23,6 +23,12 @@ _PULLS = "org.apache.rocketmq.broker.processor.PullMessageProcessor"
 WRONG_TYPE = "TopicMessageType validate failed, the expected type is "
 
 
+def test_what_is_forbidden_says_where_to_look():
+    error = error_for(16, "the topic[orders] sending message is forbidden", topic="orders")
+    for place in ("the topic's permission", "consumeEnable", "brokerPermission"):
+        assert place in str(error)
+
+
 @pytest.mark.parametrize(
     ("code", "remark", "cls"),
     [
