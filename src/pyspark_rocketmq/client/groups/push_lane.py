@@ -352,9 +352,9 @@ class BrokerLane:
     def _leave_group(self) -> None:
         member = self._member
         if self._is_registered():
-            self._send_back()
             self._doubt_queues()  # a process that was frozen may end as it wakes up
             self._check_owners()
+            self._send_back()
             for topic in {worker.queue.topic for worker in self.workers}:
                 kept = [worker for worker in self.workers if not self._is_lost(worker)]
                 some = {w.queue: w.position for w in kept if w.queue.topic == topic}

@@ -810,3 +810,22 @@ def test_nothing_is_sent_back_after_a_pause_before_it_is_known_that_no_other_mem
     world.turn()
     assert world.broker.meanwhile == {}
     assert sent == [(before[1], "deferred")]
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_member_that_is_closed_as_it_wakes_up_sends_back_only_messages_of_its_queues(
+    monkeypatch: pytest.MonkeyPatch, knows: bool
+) -> None:
+    sent: list[object] = []
+    monkeypatch.setattr(push_lane, "send_messages_back", lambda *given: sent.extend(given[-1]))
+    world = World()
+    world.lane.assign("orders", {A0, A1})
+    world.turn()
+    lost, kept = world.worker(A0), world.worker(A1)
+    lost.messages_to_send_back = kept.messages_to_send_back = lambda: ["deferred"]
+    world.broker.clock.sleep(600)
+    world.broker.offsets[A0] = 100
+    world.broker.fails = set() if knows else {"read orders"}
+    world.lane.finish()
+    world.lane._leave_group()
+    assert sent == ([(kept, "deferred")] if knows else [])
