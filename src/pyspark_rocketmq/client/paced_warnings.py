@@ -38,7 +38,9 @@ class PacedWarnings:
         self._lock = ForkSafeLock()
         self._logged: dict[object, _Logged] = {}
 
-    def warn(self, log: logging.Logger, text: str, *args: object, about: object) -> None:
+    def warn(
+        self, log: logging.Logger, text: str, *args: object, about: object, trace: bool = False
+    ) -> None:
         """Log a warning, unless the same text was logged a moment ago about the same.
 
         Parameters
@@ -48,6 +50,8 @@ class PacedWarnings:
             As those of ``log.warning``.
         about : object, hashable
             What it is about, such as a queue and the type of an error: texts of errors may differ each time.
+        trace : bool
+            Whether the traceback of the error that is being handled is logged, too.
         """
         key, now_s = (text, about), self._clock.monotonic()
         with self._lock:
@@ -60,4 +64,4 @@ class PacedWarnings:
             if len(self._logged) > _REMEMBERED:
                 del self._logged[next(iter(self._logged))]
         since = f" (and {before.more} times since it was last logged)" if before and before.more else ""
-        log.warning(text + since, *args, stacklevel=2)
+        log.warning(text + since, *args, stacklevel=2, exc_info=trace)

@@ -33,6 +33,20 @@ def test_another_condition_is_logged_at_once(caplog: pytest.LogCaptureFixture) -
     assert caplog.records[0].funcName == "test_another_condition_is_logged_at_once"
 
 
+@pytest.mark.parametrize("trace", [True, False])
+def test_a_traceback_is_part_of_a_warning_that_asks_for_it(
+    caplog: pytest.LogCaptureFixture, trace: bool
+) -> None:
+    warnings = PacedWarnings(FakeClock())
+    for _ in range(2):
+        try:
+            raise MemoryError
+        except MemoryError:
+            warnings.warn(LOG, "it failed", about="it", trace=trace)
+    assert len(caplog.records) == 1
+    assert ("MemoryError" in caplog.text) is trace
+
+
 def test_what_is_remembered_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     warnings = PacedWarnings(FakeClock())
     for topic in range(5_000):

@@ -28,7 +28,7 @@ __all__ = ["BrokerLane", "LaneMember"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_Step: TypeAlias = Literal["begin", "check", "commit", "leave", "heartbeat", "lock", "release", "unlock"]
+_Step: TypeAlias = Literal["begin", "check", "commit", "leave", "heartbeat", "lock", "release", "run", "unlock"]
 
 _LOCK_S: Final = 20.0
 _LOCK_RETRY_S: Final = 2.0
@@ -171,10 +171,7 @@ class BrokerLane:
 
     def _run(self) -> None:
         while not self._ends:
-            try:
-                self.run_once()
-            except Exception:  # noqa: BLE001 - the thread's outermost frame
-                _LOG.exception("group %s at %s: a step failed and is retried", self._member.group, self.name)
+            self._attempt(("run", self.name), self.run_once)
             wait_for_work(self._wake, self._member.options.commit_ms)
         self.stop_pulling()  # including workers that were started meanwhile
         try:
@@ -318,15 +315,17 @@ class BrokerLane:
             return
         # After the lock: the previous owner may have committed until then.
         begins = member.start_offsets.offsets(wanted)
-        for queue in wanted:
-            if not self._accepting:
-                return
-            worker = member.make_worker(queue, begins[queue], self.wake)
-            worker.record_lock(held=True, asked=asked)
-            self._workers[queue] = worker
-            worker.start()
-        # Immediately: without an offset the queue would start elsewhere after a crash.
-        self._attempt(("commit", topic), partial(self._commits.write, begins))
+        try:
+            for queue in wanted:
+                if not self._accepting:
+                    return
+                worker = member.make_worker(queue, begins[queue], self.wake)
+                worker.record_lock(held=True, asked=asked)
+                self._workers[queue] = worker
+                worker.start()
+        finally:  # immediately: without an offset the queue would start elsewhere after a crash
+            mine = {queue: at for queue, at in begins.items() if queue in self._workers}
+            self._attempt(("commit", topic), partial(self._commits.write, mine))
 
     # --- offsets and deferred messages ---
 
@@ -389,11 +388,12 @@ class BrokerLane:
             return
         try:
             step()
-        except RocketMQError as error:
+        except Exception as error:  # noqa: BLE001 - no thread or memory is left, say: other steps follow
             text, about = "group %s, %s of %s at %s: %s", (self.name, what, type(error))
             told = (self._member.group, *what, self.name, error)
-            self._member.client.warnings.warn(_LOG, text, *told, about=about)
-            if error.stale_route and what[0] != "heartbeat":
+            trace = not isinstance(error, RocketMQError)
+            self._member.client.warnings.warn(_LOG, text, *told, about=about, trace=trace)
+            if isinstance(error, RocketMQError) and error.stale_route and what[0] != "heartbeat":
                 self._member.client.invalidate(what[1])
             self._pauses[what] = (self._now() + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S))
         else:

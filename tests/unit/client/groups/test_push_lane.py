@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from tests.support.clocks import FakeClock, WrongClock
+from tests.support.threads import NO_THREAD
 
 from pyspark_rocketmq.client.groups import push_lane
 from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
@@ -212,6 +214,40 @@ def test_what_fails_for_one_topic_holds_up_no_other():
     world.broker.fails = set()
     world.turn(8)
     assert world.broker.offsets == {A0: 9, P0: 7}
+
+
+@pytest.mark.parametrize("error", [RuntimeError(NO_THREAD), MemoryError()])
+def test_a_topic_that_meets_an_error_of_the_machine_holds_up_no_other_and_does_not_fill_the_log(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, make = World(), World._make
+
+    def refuse() -> None:
+        raise error
+
+    def make_worker(queue: MessageQueue, position: int, wake: Callable[[], None]) -> QueueWorker:
+        worker = make(world, queue, position, wake)
+        if queue == A1 and refusing:
+            worker.start, worker.broken = refuse, True
+        return worker
+
+    refusing = True
+    world.lane = BrokerLane("broker-a", replace(world.lane._member, make_worker=make_worker))
+    world.lane.set_addresses([ADDR])
+    world.lane.assign("orders", {A0, A1})
+    world.lane.assign("payments", {P0})
+    world.turn()
+    assert world.broker.offsets == {A0: 7, A1: 7, P0: 7}
+    world.worker(P0).position = 30
+    world.turn(60)
+    assert world.broker.offsets[P0] == 30
+    assert len([each for each in world.made if each.queue == A1]) == 10, "after 1, 2, 4, 8, 8 ... seconds"
+    (warning,) = caplog.records
+    assert "begin of orders at broker-a" in warning.getMessage()
+    assert "Traceback" in caplog.text, "it may be an error of this client"
+    refusing = False
+    world.turn(9)
+    assert set(world.lane.queues) == {A0, A1, P0}
 
 
 def test_only_news_is_committed():
@@ -689,15 +725,16 @@ def test_turns_follow_commits_and_a_turn_that_fails_is_not_the_last(
         world.lane._ends = len(waits) == 3
 
     world.lane._wake = SimpleNamespace(wait=wait, clear=lambda: None, set=lambda: None)
-    world.lane._member.membership.send_heartbeat = lambda *_, **__: 1 // 0
+    world.lane._member.membership.is_registered = lambda *_: 1 // 0
     world.lane._run()
     assert waits == [tick_s] * 3
-    assert caplog.text.count("a step failed and is retried") == 3
+    assert caplog.text.count("run of broker-a") == 1, "the next one after five minutes"
+    assert caplog.text.count("could not unregister") == 1
+    assert caplog.text.count("ZeroDivisionError") == 2
     assert world.lane.ended is False, "it was not started"
     world.lane._thread = SimpleNamespace(join=waits.append)
     world.lane.join(30.0)
     assert waits[3:] == [30.0]
-    assert world.broker.asked["goodbye"] == 1
 
 
 @pytest.mark.parametrize("asks", [True, False])
