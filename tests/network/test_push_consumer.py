@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from tests.support.threads import HostWithoutThreads
+from tests.support.threads import NO_THREAD, HostWithoutThreads
 from tests.support.topics import put
 from tests.support.wait import eventually, within
 
@@ -480,6 +480,24 @@ class _RefusingHost(HostWithoutThreads):
         self.refusals = int(name not in self.names)
         self.names.add(name)
         super().start(work, name=name)
+
+
+def test_a_broker_for_which_no_thread_is_left_holds_up_no_other(mq, member, caplog: pytest.LogCaptureFixture):
+    refused = f"push-{GROUP}-broker-a"
+
+    class Refusing(HostWithoutThreads):
+        def start(self, work: Callable[[], None], *, name: str) -> None:
+            self.refusals = int(name == refused)
+            super().start(work, name=name)
+
+    bodies = put(mq, mq.queue("orders", 0, "broker-b"), b"there")
+    one = member(start=FIRST, host=Refusing(0)).start("orders")
+    eventually(lambda: one.bodies == bodies, 30, what="the other broker's message")
+    eventually(lambda: mq.committed(GROUP, mq.queue("orders", 0, "broker-b")) == 1, 30, what="its commit")
+    assert [NO_THREAD in record.getMessage() for record in caplog.records] == [True], "once in five minutes"
+    refused = ""
+    bodies += put(mq, mq.queue("orders", 0, "broker-a"), b"here")
+    eventually(lambda: one.bodies == bodies, 30, what="the message of the broker that has a thread now")
 
 
 def test_a_consumer_whose_threads_do_not_start_at_first_gets_every_message(mq, member):

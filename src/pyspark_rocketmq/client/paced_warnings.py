@@ -38,9 +38,7 @@ class PacedWarnings:
         self._lock = ForkSafeLock()
         self._logged: dict[object, _Logged] = {}
 
-    def warn(
-        self, log: logging.Logger, text: str, *args: object, about: object, trace: bool = False
-    ) -> None:
+    def warn(self, log: logging.Logger, text: str, *args: object, about: object, trace: bool = False) -> None:
         """Log a warning, unless the same text was logged a moment ago about the same.
 
         Parameters

@@ -36,7 +36,6 @@ from pyspark_rocketmq.planning.assign import allocate
 __all__ = ["PushConsumer"]
 
 _LOG: Final = logging.getLogger(__name__)
-
 _JOIN_S: Final = 5.0
 _OPERATION_MS: Final = 5_000
 """The timeout of one step at a broker, after which the next step runs."""
@@ -305,8 +304,8 @@ class PushConsumer:
         while not self._ends.is_set():
             try:
                 self._rebalance_if_due()
-            except Exception:  # noqa: BLE001 - the thread's outermost frame
-                _LOG.exception("group %s: rebalancing failed and is retried", self.group)
+            except Exception as error:  # noqa: BLE001 - the thread's outermost frame
+                self._warn("rebalancing", error)
             wait_for_work(self._wake, self.options.rebalance_ms)
 
     def _rebalance_if_due(self) -> None:
@@ -341,9 +340,9 @@ class PushConsumer:
                 self._warn(topic, error)
         return routes
 
-    def _warn(self, topic: str, error: RocketMQError) -> None:
-        text, about = "group %s: %s; this is retried", (topic, type(error))
-        self._client.warnings.warn(_LOG, text, self.group, error, about=about)
+    def _warn(self, name: str, error: Exception) -> None:
+        text, trace = "group %s: %s; this is retried", not isinstance(error, RocketMQError)
+        self._client.warnings.warn(_LOG, text, self.group, error, about=(name, type(error)), trace=trace)
 
     def _place_lanes(self, routes: Mapping[str, TopicRoute]) -> None:
         """Start a lane for each broker of the topics, which all get heartbeats; end unused lanes."""
@@ -363,9 +362,11 @@ class PushConsumer:
     def _lane(self, name: str) -> BrokerLane:
         if name not in self._lanes:
             assert self._lane_member is not None
-            lane = BrokerLane(name, self._lane_member)
-            lane.start()  # if it fails, the next rebalancing starts another one
-            self._lanes[name] = lane
+            self._lanes[name] = BrokerLane(name, self._lane_member)
+        try:
+            self._lanes[name].start()
+        except RuntimeError as error:  # the machine has no thread left now
+            self._warn(name, error)
         return self._lanes[name]
 
     def _assign_topic(self, topic: str, route: TopicRoute) -> None:

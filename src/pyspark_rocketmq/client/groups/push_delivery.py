@@ -22,7 +22,7 @@ from pyspark_rocketmq.client.groups.threads import Pool
 from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.client.net.pipelining import Call, pipeline
 from pyspark_rocketmq.client.send.producer import Producer
-from pyspark_rocketmq.client.trace.records import CallTracing, TraceWriter
+from pyspark_rocketmq.client.trace.records import CallTracing, TraceWriter, WatchedCall
 from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options.text.kinds import require_member
@@ -157,21 +157,31 @@ class Delivery:
         return True
 
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
-        originals = [with_original_topic(message, self._client.namespace) for message in messages]
-        with self._tracing.watch(originals) as call:
-            running = _RUNNING.set(self)
-            try:
-                result = self._listener(originals)
-                if result is not None:
-                    require_member(ConsumeResult, result, "the listener's result")
-            except BaseException as error:  # noqa: BLE001 - the user's code, sys.exit(), too; as in Java, later
-                _LOG.exception("the listener of group %s failed: the messages are redelivered", self._group)
-                call.error = error
-                return ConsumeResult.LATER
-            finally:
-                _RUNNING.reset(running)
-            call.later = result is ConsumeResult.LATER
-            return result or ConsumeResult.SUCCESS
+        """Return the listener's result, whatever the tracing does: no message may stay in flight."""
+        result = ConsumeResult.LATER
+        try:
+            originals = [with_original_topic(message, self._client.namespace) for message in messages]
+            with self._tracing.watch(originals) as call:
+                result = self._call_traced(originals, call)
+        except Exception as error:  # noqa: BLE001 - a processor of spans may be the user's
+            text, about = "group %s: a call of the listener cannot be traced", type(error)
+            self._client.warnings.warn(_LOG, text, self._group, about=about, trace=True)
+        return result
+
+    def _call_traced(self, messages: Sequence[Message], call: WatchedCall) -> ConsumeResult:
+        running = _RUNNING.set(self)
+        try:
+            result = self._listener(messages)
+            if result is not None:
+                require_member(ConsumeResult, result, "the listener's result")
+        except BaseException as error:  # noqa: BLE001 - the user's code, sys.exit(), too; as in Java, later
+            _LOG.exception("the listener of group %s failed: the messages are redelivered", self._group)
+            call.error = error
+            return ConsumeResult.LATER
+        finally:
+            _RUNNING.reset(running)
+        call.later = result is ConsumeResult.LATER
+        return result or ConsumeResult.SUCCESS
 
 
 def send_back_request(

@@ -28,7 +28,9 @@ __all__ = ["BrokerLane", "LaneMember"]
 
 _LOG: Final = logging.getLogger(__name__)
 
-_Step: TypeAlias = Literal["begin", "check", "commit", "leave", "heartbeat", "lock", "release", "run", "unlock"]
+_Step: TypeAlias = Literal[
+    "begin", "check", "commit", "leave", "heartbeat", "lock", "release", "run", "unlock"
+]
 
 _LOCK_S: Final = 20.0
 _LOCK_RETRY_S: Final = 2.0
@@ -106,8 +108,9 @@ class BrokerLane:
     # --- from other threads ---
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, unless it was started. Raises as `Worker.start`."""
+        if not self._thread.started:
+            self._thread.start()
 
     def assign(self, topic: str, queues: Collection[MessageQueue]) -> None:
         """Set the member's queues of a topic at this broker."""
@@ -174,10 +177,7 @@ class BrokerLane:
             self._attempt(("run", self.name), self.run_once)
             wait_for_work(self._wake, self._member.options.commit_ms)
         self.stop_pulling()  # including workers that were started meanwhile
-        try:
-            self._leave_group()
-        except Exception:  # noqa: BLE001 - the thread's outermost frame
-            _LOG.exception("group %s could not unregister at %s", self._member.group, self.name)
+        self._attempt(("leave", self.name), self._leave_group)
 
     def run_once(self) -> None:
         """Take the steps that are due. A step that fails is retried after a pause."""

@@ -228,12 +228,13 @@ class QueueWorker:
             self._in_flight.add([(message.queue_offset, len(message.body))], next_offset=self._next)
         try:
             self._deliver(self, [message])
-        except RuntimeError:  # no thread can be started
+        except RuntimeError as error:  # no thread can be started
+            text, about = "a message of %s is delivered later: %s", (self.queue, type(error))
+            self._client.warnings.warn(_LOG, text, self.queue, error, about=about)
             again = _Deferred(message, self._client.clock.monotonic() + _SEND_BACK_RETRY_S, refused=True)
             with self._state:
                 self._deferred[message.queue_offset] = again
                 self._in_flight.finish([message.queue_offset])
-            raise
 
     def pause(self, seconds: float) -> bool:
         """Wait, or until the worker is stopped; return whether it was stopped."""
@@ -292,8 +293,10 @@ class QueueWorker:
                 if error.stale_route:
                     self._client.invalidate(self.queue.topic)
                 self.pause(_PAUSE_AFTER_ERROR_S)
-            except Exception:  # noqa: BLE001 - the thread's outermost frame; the consumer starts a new worker
-                _LOG.exception("pulling %s ended", self.queue)
+            except Exception as error:  # noqa: BLE001 - the thread's outermost frame; another worker follows
+                about = (self.queue, type(error))
+                self._client.warnings.warn(_LOG, "pulling %s ended", self.queue, about=about, trace=True)
+                self.pause(_PAUSE_AFTER_ERROR_S)  # it may meet the same
                 return
 
     def _wait_for_room(self) -> None:

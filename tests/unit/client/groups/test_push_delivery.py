@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from tests.support.clocks import FakeClock
@@ -22,6 +22,7 @@ from pyspark_rocketmq.client.groups.push_options import ConsumeResult, PushOptio
 from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.net.host import SYSTEM_HOST
 from pyspark_rocketmq.client.paced_warnings import PacedWarnings
+from pyspark_rocketmq.client.trace.records import WatchedCall
 from pyspark_rocketmq.errors import ConnectError
 from pyspark_rocketmq.model import BrokerData, Message, MessageQueue, OutgoingMessage, TopicRoute
 from pyspark_rocketmq.record.message import decode_messages, encode_message
@@ -403,6 +404,40 @@ def test_every_call_is_written_to_the_trace_topic_with_its_end(monkeypatch: pyte
         (message.msg_id, "250", "false", "k1", "1"),
         (message.msg_id, "250", "true", "k1", "0"),
     ]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_call_that_cannot_be_traced_leaves_no_message_in_flight(
+    ordered: bool, begun: bool, caplog: pytest.LogCaptureFixture
+):
+    """A processor of spans may be the user's. What the listener has handled is finished."""
+
+    class Tracing:
+        failures = 1
+
+        @contextmanager
+        def watch(self, _: Sequence[Message]) -> Iterator[WatchedCall]:
+            fails, Tracing.failures = Tracing.failures > 0, 0
+            if fails and not begun:
+                raise ValueError("the span")
+            yield WatchedCall()
+            if fails:
+                raise ValueError("the span")
+
+    worker, calls = Worker(), list[bytes]()
+    delivery = Delivery(
+        Client(), "billing", PushOptions(ordered=ordered), lambda some: calls.append(some[0].body)
+    )
+    delivery._tracing = Tracing()
+    delivery(worker, messages(b"a"))
+    eventually(lambda: worker.finished or worker.put_back, what="an end")
+    deferred = not begun and not ordered
+    assert (worker.finished, worker.put_back) == (([], [b"a"]) if deferred else ([b"a"], []))
+    assert calls == ([] if deferred else [b"a"])
+    delivery.close([worker], 60)
+    (record,) = caplog.records
+    assert record.exc_info is not None
 
 
 @pytest.mark.parametrize("result", ["LATER", "CONSUME_SUCCESS", True])

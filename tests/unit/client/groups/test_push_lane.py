@@ -729,7 +729,7 @@ def test_turns_follow_commits_and_a_turn_that_fails_is_not_the_last(
     world.lane._run()
     assert waits == [tick_s] * 3
     assert caplog.text.count("run of broker-a") == 1, "the next one after five minutes"
-    assert caplog.text.count("could not unregister") == 1
+    assert caplog.text.count("leave of broker-a") == 1
     assert caplog.text.count("ZeroDivisionError") == 2
     assert world.lane.ended is False, "it was not started"
     world.lane._thread = SimpleNamespace(join=waits.append)

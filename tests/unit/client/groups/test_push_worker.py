@@ -139,7 +139,7 @@ def test_a_broker_may_refuse_a_message_before_the_call_that_put_it_off_has_retur
     assert world.worker.position == 2
 
 
-def test_a_message_for_which_no_thread_is_left_is_delivered_later():
+def test_a_message_for_which_no_thread_is_left_is_delivered_later(caplog: pytest.LogCaptureFixture):
     world = World(0, 1)
     world.defer(world.messages)
     pool = Pool(HostWithoutThreads(2), 1, name="calls")
@@ -147,10 +147,10 @@ def test_a_message_for_which_no_thread_is_left_is_delivered_later():
     world.worker.record_not_sent_back(world.messages[0], refused=True)
     for _ in range(2):
         world.clock.sleep(5.0)
-        with pytest.raises(RuntimeError, match=NO_THREAD):
-            world.worker.messages_to_send_back()
+        assert world.worker.messages_to_send_back() == world.messages[1:], "others are not held up"
         assert world.worker.position == 0
         assert world.worker.messages_to_send_back() == world.messages[1:], "not at once"
+    assert [NO_THREAD in record.getMessage() for record in caplog.records] == [True], "not each time"
 
 
 def test_a_message_that_two_answers_accept_is_sent_back_once():
@@ -246,6 +246,20 @@ def test_who_calls_in_order_is_told_whether_it_was_called(locked: bool):
         world.worker.stop()
     assert world.worker.call_in_order(lambda: calls.append(1)) is locked
     assert len(calls) == locked
+
+
+def test_queues_whose_threads_end_each_second_do_not_fill_the_log(caplog: pytest.LogCaptureFixture):
+    warnings = PacedWarnings(FakeClock())
+    for _ in range(5):
+        world = World()
+        world.warnings = warnings
+        pauses: list[float] = []
+        world.worker.pause = pauses.append
+        world.worker._pull = lambda: 1 // 0
+        world.worker._run()
+        assert pauses == [1.0], "it would be replaced, and pull, at once"
+    (record,) = caplog.records
+    assert record.exc_info is not None
 
 
 @pytest.mark.parametrize("stopped", [False, True])
