@@ -10,6 +10,8 @@ from pyspark_rocketmq.errors import OptionError
 __all__ = ["A_RATE", "Pace", "check_rate"]
 
 _LOWEST_RATE: Final = 1e-6
+_CAUGHT_UP_S: Final = 1.0
+"""A longer stall, such as that of a laptop that slept, is not caught up: its messages would come at once."""
 A_RATE: Final = "messages per second, at least 0.000001; 0 for no limit"
 
 
@@ -50,5 +52,7 @@ class Pace:
     def wait(self, messages: int = 1) -> None:
         """Sleep until this number of messages may follow those before."""
         if self.rate:
-            self._clock.sleep(max(0.0, self._start + self._passed / self.rate - self._clock.monotonic()))
+            now, spent = self._clock.monotonic(), self._passed / self.rate
+            self._start = max(self._start, now - spent - _CAUGHT_UP_S)
+            self._clock.sleep(max(0.0, self._start + spent - now))
         self._passed += messages
