@@ -15,8 +15,10 @@ from tests.support.committed_query import LOG, committed_cluster
 from pyspark_rocketmq.client import Client, MessageQueue, SendStatus
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.commits.commit_log import read_entries
+from pyspark_rocketmq.client.send.producer import Producer
 from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
+    ConnectionLostError,
     DataLossError,
     MessageIllegalError,
     RocketMQError,
@@ -267,6 +269,24 @@ def test_a_commit_waits_for_its_broker_as_long_as_an_outage_may_take(mq, commits
     with pytest.raises(RocketMQError):
         commits().commit(name(8), [ROWS])
     assert 20 < clock.now_s - began < 61, "the last attempt begins within the minute"
+
+
+def test_a_commit_of_a_process_that_was_frozen_for_longer_than_an_outage_may_take_is_tried_again(
+    mq, commits, clock, monkeypatch
+) -> None:
+    log, send = commits(), Producer.send
+    sends = count(1)
+
+    def freeze(self: Producer, *given: Any, **options: Any) -> SendResult:
+        if next(sends) == 1:
+            clock.now_s += 600
+            raise ConnectionLostError("the broker closed the connection meanwhile")
+        return send(self, *given, **options)
+
+    monkeypatch.setattr(Producer, "send", freeze)
+    log.commit(name(7), [ROWS])
+    assert next(sends) == 3
+    assert log.is_committed(name(7))
 
 
 def test_an_error_that_no_patience_ends_is_told_at_once(mq, commits, clock) -> None:

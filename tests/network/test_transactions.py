@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from tests.support.cli import CommandLine
 from tests.support.clocks import FakeClock, WrongClock
 from tests.support.transactional_job import TransactionalJob, visible
 
+from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.send.half_messages import Ending, HalfMessages, end_half_messages
-from pyspark_rocketmq.errors import DataLossError, OptionError, RocketMQError, SendError
+from pyspark_rocketmq.errors import ConnectionLostError, DataLossError, OptionError, RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.spark.write.transaction_log import Decision, TransactionLog, TransactionName
@@ -404,6 +405,32 @@ def test_half_messages_are_not_given_up_while_some_are_ended(mq, tmp_path: Path)
     finally:
         job.close()
     assert not refused
+    assert visible(mq) == Counter(BODIES[:10])
+
+
+def test_a_commit_of_a_process_that_was_frozen_within_a_request_is_tried_again(
+    mq, tmp_path: Path, monkeypatch
+) -> None:
+    clock = FakeClock(0.0, base=SYSTEM_CLOCK)
+    job = TransactionalJob(
+        mq.name_server, "orders", clock=clock, folder=tmp_path / "log", outageTimeout="60s"
+    )
+    asked, ask = list[object](), Client.max_offsets
+
+    def freeze(self: Client, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        asked.append(queues)
+        if len(asked) == 1:
+            clock.now_s += 600
+            raise ConnectionLostError("the broker closed the connection meanwhile")
+        return ask(self, queues)
+
+    try:
+        halves = job.write(BODIES[:10], NAME)
+        monkeypatch.setattr(Client, "max_offsets", freeze)
+        job.commit(halves, NAME)
+    finally:
+        job.close()
+    assert len(asked) > 1
     assert visible(mq) == Counter(BODIES[:10])
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
-from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.client.send.committed_scan import CommittedScan
 from pyspark_rocketmq.client.send.half_messages import HALF_SCHEMA, Ending, end_half_messages, target_queues
 from pyspark_rocketmq.errors import (
@@ -20,6 +19,7 @@ from pyspark_rocketmq.errors import (
     SendError,
     TopicNotFoundError,
 )
+from pyspark_rocketmq.offsets.queue_lookup import retry_until
 from pyspark_rocketmq.spark.write.transaction_lease import Lease
 from pyspark_rocketmq.spark.write.transaction_log import Decision, TransactionLog, TransactionName
 
@@ -223,12 +223,8 @@ class Transactions:
                 message = f"no broker has the topic now: {error.message}"
                 raise BrokerNotFoundError(message, **error.facts) from error
 
-        return retry(
-            attempt,
-            deadline=self._client.deadline(self._outage_timeout_ms),
-            clock=self._client.clock,
-            random=self._client.random,
-        )
+        clock, deadline = self._client.clock, self._client.deadline(self._outage_timeout_ms)
+        return retry_until(attempt, lambda error: error.retriable, clock=clock, deadline=deadline)
 
 
 def roll_back(client: Client, group: str, halves: pa.Table) -> None:

@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.commits.commit_log import read_entries, require_commit_queue
-from pyspark_rocketmq.client.retry import retry
 from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
 from pyspark_rocketmq.client.send.readable import wait_until_readable
 from pyspark_rocketmq.errors import (
@@ -22,6 +21,7 @@ from pyspark_rocketmq.errors import (
 )
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OutgoingMessage, SendResult
 from pyspark_rocketmq.model.names import commit_topic_of
+from pyspark_rocketmq.offsets.queue_lookup import retry_until
 from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.planning.commits.records import Abort, Begin, Commit, Ranges, Record, encode_record
 from pyspark_rocketmq.planning.commits.visible import Entry, is_valid, join
@@ -287,17 +287,15 @@ class RangeCommits:
         def attempt() -> T:
             try:
                 return ask()
-            except (TopicNotFoundError, NameServerError) as error:
+            except RocketMQError as error:
+                self._client.invalidate(self._topic)
+                if not isinstance(error, TopicNotFoundError | NameServerError):
+                    raise
                 message = f"no broker has the topic now: {error.message}"
                 raise BrokerNotFoundError(message, **error.facts) from error
 
-        return retry(
-            attempt,
-            deadline=self._client.deadline(self._options.outage_timeout_ms),
-            clock=self._client.clock,
-            random=self._client.random,
-            on_stale_route=lambda: self._client.invalidate(self._topic),
-        )
+        clock, deadline = self._client.clock, self._client.deadline(self._options.outage_timeout_ms)
+        return retry_until(attempt, lambda error: error.retriable, clock=clock, deadline=deadline)
 
 
 class TaskRanges:
