@@ -294,8 +294,8 @@ class QueueWorker:
                     self._client.invalidate(self.queue.topic)
                 self.pause(_PAUSE_AFTER_ERROR_S)
             except Exception as error:  # noqa: BLE001 - the thread's outermost frame; another worker follows
-                about = (self.queue, type(error))
-                self._client.warnings.warn(_LOG, "pulling %s ended", self.queue, about=about, trace=True)
+                ended, told = "pulling %s ended", (self.queue, type(error))
+                self._client.warnings.warn(_LOG, ended, self.queue, about=told, trace=True)
                 self.pause(_PAUSE_AFTER_ERROR_S)  # it may meet the same
                 return
 
