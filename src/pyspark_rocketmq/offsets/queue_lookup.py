@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
@@ -28,6 +29,7 @@ T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 0.5
+_LOGGED_EVERY_S: Final = 10.0
 
 
 def queues_to_read(
@@ -127,6 +129,7 @@ def retry_until(
 
     A call that began before it is not the last one: the process may have been frozen meanwhile.
     """
+    logged_s = -math.inf
     while True:
         last = deadline.expired
         try:
@@ -134,5 +137,7 @@ def retry_until(
         except RocketMQError as error:
             if last or not may_come_back(error):
                 raise
-            _LOG.warning("no server answers; trying again: %s", error)
+            if clock.monotonic() >= logged_s + _LOGGED_EVERY_S:
+                logged_s = clock.monotonic()
+                _LOG.warning("trying again for %.0f s: %s", deadline.remaining_s, error)
         clock.sleep(min(_PAUSE_S, deadline.remaining_s))
