@@ -144,6 +144,32 @@ def test_cumulative_windows_grow_until_their_size(job: Job) -> None:
     assert job.rows("best") == sorted(((*place, *row) for place, row in best.items()), key=repr)
 
 
+def test_sessions_of_all_rows_of_a_stream_need_no_key(job: Job) -> None:
+    """Without another key, Spark refused them when the first micro-batch began."""
+    runs, gap = bids(), 2
+    job.table("bid", "k STRING, p BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND")
+    job.table("of_all", "s STRING, e STRING, n BIGINT, total BIGINT", target=True)
+    job.text += (
+        "INSERT INTO of_all SELECT DATE_FORMAT(window_start, 'mm:ss'), DATE_FORMAT(window_end, 'mm:ss'), "
+        f"COUNT(*), SUM(p) FROM TABLE(SESSION(TABLE bid, DESCRIPTOR(ts), INTERVAL '{gap}' SECOND)) "
+        "GROUP BY window_start, window_end"
+    )
+    for number, rows in enumerate(runs):
+        job.add("bid", number, [{"k": key, "p": price, "ts": stamp(second)} for second, key, price in rows])
+        job.run()
+    sessions: list[list[Bid]] = []
+    for bid in sorted(bid for rows in runs for bid in rows if bid[0] < FLUSH):
+        if sessions and bid[0] <= sessions[-1][-1][0] + gap:
+            sessions[-1].append(bid)
+        else:
+            sessions.append([bid])
+    assert len(sessions) > 5
+    assert job.rows("of_all") == sorted(
+        (minute(rows[0][0]), minute(rows[-1][0] + gap), len(rows), sum(price for *_, price in rows))
+        for rows in sessions
+    )
+
+
 @pytest.mark.since_spark("4.1")
 def test_over_aggregates_of_a_stream_are_those_of_all_rows(job: Job) -> None:
     time = "DATE_FORMAT(ts, 'mm:ss') AS t"

@@ -303,6 +303,20 @@ def test_a_session_table_becomes_a_group_window(call):
     )
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "TABLE(SESSION(TABLE bid, DESCRIPTOR(ts), INTERVAL '9' SECOND)) GROUP BY window_start, window_end",
+        "bid GROUP BY SESSION(ts, INTERVAL '9' SECOND)",
+        "bid GROUP BY SESSION_WINDOW(ts, '9 second')",
+    ],
+)
+def test_a_session_of_all_rows_of_a_stream_has_another_key(rows):
+    found = made(f"SELECT count(*) AS n FROM {rows}")
+    assert found.text.endswith("GROUP BY SESSION_WINDOW(ts, '9 second'), ts IS NULL")
+    assert not found.rows.changes
+
+
 @pytest.mark.parametrize("bound", ["n <= 3", "n < 4", "3 >= n", "n <= 3 AND n > 1"])
 def test_top_n_of_a_stream_is_a_bounded_aggregation(bound):
     found = made(f"SELECT auction, n FROM ({TOP}) WHERE {bound}")

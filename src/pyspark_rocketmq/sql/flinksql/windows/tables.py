@@ -199,6 +199,8 @@ def group_windows(select: exp.Select, sources: Mapping[str, Relation], query: Qu
                 f"{call.name} is no key here: read TABLE({called(call)}(…)), and group by window_start and "
                 "window_end"
             )
+    if group and any(rows.stream for rows in sources.values()):
+        _add_key_to_session(group)
     if not windows:
         return None
     (window,) = windows.values()
@@ -208,6 +210,16 @@ def group_windows(select: exp.Select, sources: Mapping[str, Relation], query: Qu
     }
     select.append("expressions", exp.alias_(window.copy(), WINDOW))
     return {name: kind for name, kind in outputs.items() if kind}
+
+
+def _add_key_to_session(group: exp.Group) -> None:
+    """Add a key with one value to a session that is the only key, which Spark's streams refuse.
+
+    A session has no row without a time. The optimizer removes a constant, but not this key.
+    """
+    (key, *others) = group.expressions or [None]
+    if key is not None and called(key) == "SESSION_WINDOW" and not others:
+        group.append("expressions", key.expressions[0].copy().is_(exp.null()))
 
 
 def _arguments(call: exp.Expression, query: Query) -> list[str | int]:
