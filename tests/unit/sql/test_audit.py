@@ -199,6 +199,45 @@ def test_a_result_of_a_window_of_the_time_of_processing_does_not_stop_meeting_ha
 
 @pytest.mark.parametrize("time", ["pt", "ts"])
 @pytest.mark.parametrize(
+    ("items", "reason"),
+    [
+        ("id, tags", "one that leaves it would stay: return its rank"),
+        ("id, tags, r", ""),
+        ("*", ""),
+    ],
+)
+def test_rows_that_leave_a_top_n_of_a_window_of_the_time_of_processing_do_not_stay(items, reason, time):
+    query = f"""SELECT {items} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end
+    ORDER BY id) AS r FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR({time}), INTERVAL '1' MINUTE))) WHERE r <= 3"""
+    if time == "ts" or not reason:
+        assert translated(query).rows.changes is (time == "pt")
+    else:
+        with pytest.raises(SqlError, match=reason):
+            translated(query)
+
+
+@pytest.mark.parametrize("time", ["pt", "ts"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT MAX(n) FROM ({}) AS a GROUP BY window_start, window_end",
+        """SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n) AS r
+        FROM ({}) AS a) WHERE r <= 3""",
+    ],
+)
+def test_results_of_a_window_of_the_time_of_processing_are_not_aggregated(query, time):
+    """Spark refuses it, too, in words about late rows."""
+    counts = f"""SELECT window_start, window_end, id, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE bid,
+    DESCRIPTOR({time}), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, id"""
+    if time == "ts":
+        assert not translated(query.format(counts)).rows.changes
+    else:
+        with pytest.raises(SqlError, match="cannot read an aggregation over windows of PROCTIME"):
+            translated(query.format(counts))
+
+
+@pytest.mark.parametrize("time", ["pt", "ts"])
+@pytest.mark.parametrize(
     ("query", "reason"),
     [
         ("SELECT * FROM {} AS a WHERE n < 3", "stops meeting WHERE"),

@@ -85,9 +85,19 @@ def require_final_results(select: exp.Select, sources: Mapping[str, Relation], q
     """
     of_now = {name: rows for name, rows in sources.items() if rows.changes and rows.window}
     if groups_by_window(select, sources):
+        if any(rows.keeps_state for rows in of_now.values()):
+            position_of(query, select).fail(
+                "an aggregation or a Top-N of a stream cannot read an aggregation over windows of "
+                "PROCTIME(): its results change until the window ends. Use a window of event time"
+            )
         if of_now or groups_by_processing_time(select, sources):
             _require_final_groups(select, query)
         return
+    if any(rows.ranks > 1 for rows in of_now.values()) and not shown_rank(select, sources):
+        position_of(query, select).fail(
+            "the rows of a Top-N of a window of PROCTIME() change until it ends, and one that leaves it "
+            "would stay: return its rank, or use a window of event time"
+        )
     changing = {name: rows for name, rows in of_now.items() if rows.keeps_state}  # and not single rows
     clause, what = _dropping(select, changing), "a join or UNNEST drops"
     where = select.args.get("where")
