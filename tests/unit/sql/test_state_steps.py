@@ -257,12 +257,12 @@ def test_the_window_of_distinct_rows_stays_until_it_ends():
         (
             f"SELECT n, MAX(id), (SELECT MAX(id) FROM names) FROM ({PER_ID}) AS c GROUP BY n",
             None,
-            "a query inside an item or HAVING beside aggregates of rows that change",
+            "a query inside an item or HAVING beside aggregates with separate state",
         ),
         (
             "SELECT id FROM bid GROUP BY id HAVING COUNT(*) > 2 AND id IN (SELECT p FROM names)",
             None,
-            "write it in the WHERE of a query around this one",
+            "write it in WHERE, if it is compared with keys, in the WHERE of a query around this one",
         ),
         (
             f"SELECT id FROM bid WHERE id IN (SELECT n FROM ({PER_ID}) WHERE n < 2)",

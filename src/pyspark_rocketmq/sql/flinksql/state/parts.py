@@ -115,8 +115,9 @@ class FoldedAggregates:
         SqlError
         """
         position_of(self._query, inner).fail(
-            f"a query inside an item or HAVING beside aggregates {self._what} is not supported: write it in "
-            "the WHERE of a query around this one, or join it before"
+            "a query inside an item or HAVING beside aggregates with separate state is not supported: write "
+            "it in WHERE, if it is compared with keys, in the WHERE of a query around this one, or join it "
+            "before"
         )
 
     def _add(self, call: exp.Anonymous, whole: exp.Expression) -> None:
