@@ -730,7 +730,7 @@ def test_ceiling_rounds_times_as_ceil_does():
 
 
 def test_a_pattern_in_a_column_is_any():
-    assert translate_expression(of("DATE_FORMAT(ts, Y)")) == "DATE_FORMAT(ts, Y)"
+    assert translate_expression(of("DATE_FORMAT(ts, Y)")).endswith("ELSE ts END, Y)")
 
 
 def test_a_random_argument_is_evaluated_once():

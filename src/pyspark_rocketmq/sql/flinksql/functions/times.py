@@ -12,6 +12,19 @@ __all__ = ["NO_LETTERS", "TIMES"]
 NO_LETTERS: Final = frozenset("ABNWYcenpuw")
 """Letters of patterns of times that Java has, and Spark has not."""
 
+_CLOCK: Final = "[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}"
+_TIME: Final = (
+    f"try_cast(regexp_extract(_1, '^[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}( {_CLOCK}([.][0-9]{{0,9}})?)?$', 0) "
+    "AS TIMESTAMP)"
+)
+"""The time that a text is. Spark takes less for one: ``08:09`` is that time today, and ``2026`` a day."""
+
+_TIME_BEFORE_REST: Final = (
+    f"try_cast(regexp_extract(CAST(_1 AS STRING), '^ *[0-9]+-[0-9]{{1,2}}-[0-9]{{1,2}} {_CLOCK}', 0) "
+    "AS TIMESTAMP)"
+)
+"""The time, in whole seconds, with which a text begins."""
+
 _SECONDS: Final = (
     "CASE WHEN _1 IS NOT NULL THEN coalesce(unix_seconds({}), CAST('-9223372036854775808' AS BIGINT)) END"
 )
@@ -101,21 +114,32 @@ TIMES: Final[Mapping[str, Function]] = {
         of2="CAST(floor(rand(_1) * _2) AS INT)",
     ),
     "DATE_FORMAT": function(
-        f"patterns with the letters {' '.join(sorted(NO_LETTERS))} are refused: Spark has none of them",
+        "a text that is not yyyy-MM-dd HH:mm:ss gives NULL, in Spark an error; patterns with the letters "
+        f"{' '.join(sorted(NO_LETTERS))} are refused: Spark has none of them",
         (
             "DATE_FORMAT(TIMESTAMP '2026-01-31 18:09:10.123', 'yyyy-MM-dd''T''hh:mm:ss.SSS a')",
             "2026-01-31T06:09:10.123 PM",
         ),
         ("DATE_FORMAT(TIMESTAMP '2026-01-31 18:09:10', 'EEE d MMM yy, D, H')", "Sat 31 Jan 26, 31, 18"),
         ("DATE_FORMAT('2026-01-31 08:09:10', 'HH')", "08"),
-        of2="date_format(_1, _2)",
+        ("DATE_FORMAT('2026-1-31 8:09:10.123', 'HH SSS')", "08 000"),
+        ("DATE_FORMAT('08:09', 'HH')", None),
+        ("DATE_FORMAT('no time', 'HH')", None),
+        ("DATE_FORMAT('2026-01-31', 'HH')", None),
+        ("DATE_FORMAT(DATE '2026-01-31', 'HH')", "00"),
+        of2=f"date_format(CASE WHEN typeof(_1) = 'string' THEN {_TIME_BEFORE_REST} ELSE _1 END, _2)",
     ),
     "TO_TIMESTAMP": function(
-        "what is no time gives NULL, in Spark an error",
+        "what is no yyyy-MM-dd[ HH:mm:ss] gives NULL; in Spark an error, and 08:09 is that time today",
         ("DATE_FORMAT(TO_TIMESTAMP('2026-01-31 08:09:10'), 'HH:mm')", "08:09"),
         ("DATE_FORMAT(TO_TIMESTAMP('31.01.2026', 'dd.MM.yyyy'), 'MM-dd')", "01-31"),
         ("TO_TIMESTAMP('no time')", None),
-        of1="try_cast(_1 AS TIMESTAMP)",
+        ("TO_TIMESTAMP('08:09')", None),
+        ("TO_TIMESTAMP('2026')", None),
+        ("TO_TIMESTAMP('2026-01-31T08:09:10')", None),
+        ("DATE_FORMAT(TO_TIMESTAMP('2026-1-31 8:9:10.12'), 'dd HH:mm:ss.SSS')", "31 08:09:10.120"),
+        ("DATE_FORMAT(TO_TIMESTAMP('2026-01-31'), 'dd HH')", "31 00"),
+        of1=_TIME,
         of2="try_to_timestamp(_1, _2)",
     ),
     "TO_DATE": function(
@@ -147,10 +171,13 @@ TIMES: Final[Mapping[str, Function]] = {
     ),
     "WEEK": function(ABSENT, ("WEEK(DATE '2026-01-31')", 5), of1="weekofyear(_1)"),
     "UNIX_TIMESTAMP": function(
-        "what is no time gives the smallest BIGINT, in Spark an error",
+        "what does not begin with yyyy-MM-dd HH:mm:ss gives the smallest BIGINT, in Spark an error",
         ("UNIX_TIMESTAMP('1970-01-01 00:00:09')", 9),
+        ("UNIX_TIMESTAMP('1970-01-01 0:00:09.5')", 9),
         ("UNIX_TIMESTAMP('no time')", -(2**63)),
-        of1=_SECONDS.format("try_cast(_1 AS TIMESTAMP)"),
+        ("UNIX_TIMESTAMP('08:09')", -(2**63)),
+        ("UNIX_TIMESTAMP('1970-01-01')", -(2**63)),
+        of1=_SECONDS.format(_TIME_BEFORE_REST),
         of2=_SECONDS.format("try_to_timestamp(_1, _2)"),
     ),
     "CONVERT_TZ": function(
