@@ -28,10 +28,15 @@ _TIME_BEFORE_REST: Final = (
 _SECONDS: Final = (
     "CASE WHEN _1 IS NOT NULL THEN coalesce(unix_seconds({}), CAST('-9223372036854775808' AS BIGINT)) END"
 )
+_OF_MILLIS: Final = "timestamp_millis(CASE WHEN {0} BETWEEN -62167219200000 AND 253402300799999 THEN {0} END)"
+_OF_SECONDS: Final = "timestamp_seconds(CASE WHEN {0} BETWEEN -62167219200 AND 253402300799 THEN {0} END)"
+"""A time of the years 0 to 9999. Nanoseconds taken for milliseconds are none: as a watermark, their year
+would make all rows that follow late."""
+
 _LOCAL: Final = (
     "CASE WHEN typeof(_2) = 'string' THEN try_to_timestamp(CAST(_1 AS STRING), CAST(_2 AS STRING)) "
-    "ELSE CASE try_cast(_2 AS INT) WHEN 0 THEN timestamp_seconds(try_cast(_1 AS DECIMAL(20, 6))) "
-    "WHEN 3 THEN timestamp_millis(try_cast(_1 AS BIGINT)) END END"
+    f"ELSE CASE try_cast(_2 AS INT) WHEN 0 THEN {_OF_SECONDS.format('try_cast(_1 AS DECIMAL(20, 6))')} "
+    f"WHEN 3 THEN {_OF_MILLIS.format('try_cast(_1 AS BIGINT)')} END END"
 )
 
 _LOG: Final = "CASE WHEN _1 = 0 THEN double('-Infinity') WHEN _1 < 0 THEN double('NaN') ELSE {} END"
@@ -150,12 +155,21 @@ TIMES: Final[Mapping[str, Function]] = {
         of2="CAST(try_to_timestamp(_1, _2) AS DATE)",
     ),
     "TO_TIMESTAMP_LTZ": function(
-        f"{ABSENT}; the precision is 0 for seconds, 3 for milliseconds. A text has a pattern",
+        f"{ABSENT}; the precision is 0 for seconds, 3 for milliseconds; NULL outside of the years 0 to 9999. "
+        "A text has a pattern",
         ("UNIX_TIMESTAMP(CAST(TO_TIMESTAMP_LTZ(1700000000, 0) AS STRING))", 1700000000),
         ("TO_TIMESTAMP_LTZ(1700000000123, 3) = TO_TIMESTAMP_LTZ(1700000000123)", True),
         ("DATE_FORMAT(TO_TIMESTAMP_LTZ('31.01.2026', 'dd.MM.yyyy'), 'MM-dd')", "01-31"),
         ("TO_TIMESTAMP_LTZ('no time', 'dd.MM.yyyy')", None),
-        of1="timestamp_millis(_1)",
+        ("TO_TIMESTAMP_LTZ(1700000000123456789)", None),
+        ("TO_TIMESTAMP_LTZ(1700000000123456789, 3)", None),
+        ("TO_TIMESTAMP_LTZ(253402300800, 0)", None),
+        ("TO_TIMESTAMP_LTZ(-62167219200001, 3)", None),
+        (
+            "DATE_FORMAT(TO_TIMESTAMP_LTZ(253402300799999, 3), 'yyyy-MM-dd HH:mm:ss.SSS')",
+            "9999-12-31 23:59:59.999",
+        ),
+        of1=_OF_MILLIS.format("_1"),
         of2=_LOCAL,
     ),
     "FROM_UNIXTIME": function(
