@@ -519,8 +519,8 @@ PLANTS: Final = tuple(
         (
             "a queue ends at its first failed pull",
             "client.groups.push_worker",
-            "                self.pause(_PAUSE_AFTER_ERROR_S)\n            except Exception:",
-            "                self._stopped.set()\n            except Exception:",
+            "                self.pause(_PAUSE_AFTER_ERROR_S)\n            except Exception as",
+            "                self._stopped.set()\n            except Exception as",
         ),
         (
             "in order, a message that failed is passed over",
