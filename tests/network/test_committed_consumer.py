@@ -93,8 +93,16 @@ def test_lost_records_are_told(mq: MockCluster, client: Client, query: Query) ->
 
 
 @pytest.mark.parametrize("late_s", [3.0, 11.0])
-def test_a_commit_topic_that_ends_before_what_was_read_is_given_some_time(
-    mq: MockCluster, query: Query, monkeypatch: pytest.MonkeyPatch, late_s: float
+@pytest.mark.parametrize(
+    ("topic", "condition"), [(LOG.topic, "COMMITS_LOST"), ("orders", "OFFSET_WENT_BACK")]
+)
+def test_a_queue_that_ends_before_what_was_read_is_given_some_time(
+    mq: MockCluster,
+    query: Query,
+    monkeypatch: pytest.MonkeyPatch,
+    late_s: float,
+    topic: str,
+    condition: str,
 ) -> None:
     """Its broker has restarted, and rebuilds its index."""
     clock = FakeClock(base=SYSTEM_CLOCK)
@@ -106,8 +114,8 @@ def test_a_commit_topic_that_ends_before_what_was_read_is_given_some_time(
         answer, begin_s = Client.max_offsets, clock.now_s
 
         def max_offsets(self: Client, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-            rebuilt = clock.now_s - begin_s >= late_s
-            return {q: 0 if q == LOG and not rebuilt else at for q, at in answer(self, queues).items()}
+            lacks = clock.now_s - begin_s < late_s
+            return {q: 0 if lacks and q.topic == topic else at for q, at in answer(self, queues).items()}
 
         monkeypatch.setattr(Client, "max_offsets", max_offsets)
         if late_s < 10:
@@ -115,7 +123,7 @@ def test_a_commit_topic_that_ends_before_what_was_read_is_given_some_time(
             return
         with pytest.raises(DataLossError, match="ends at 0") as failure:
             rows(consumer)
-        assert failure.value.condition == "COMMITS_LOST"
+        assert failure.value.condition == condition
 
 
 def test_queues_of_a_broker_that_was_away_at_the_start_begin_at_their_first_message(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.support.committed_query import LOG, Query
+from tests.support.committed_query import LOG, Query, send
 
 from pyspark_rocketmq.client import Client, CommittedConsumer
 from pyspark_rocketmq.client.read import settled_ends
@@ -121,6 +121,23 @@ def test_a_batch_whose_messages_are_lost_waits_as_a_whole(mq, client, query, cap
     promote_slave(mq, queue, 2)
     assert [message.body for message in consumer.read()] == [b"a"]
     assert not consumer.read()
+
+
+def test_a_consumer_that_has_read_lost_messages_is_told(mq, client, monkeypatch) -> None:
+    """The queue gets other messages at the offsets of the lost ones: they would be passed over."""
+    monkeypatch.setattr(settled_ends, "MOVED_BACK_PATIENCE_MS", 0)
+    consumer = CommittedConsumer("orders", client=client)
+    send(client, *"abc")
+    assert len(consumer.read()) == 3
+    promote_slave(mq, MessageQueue("orders", "broker-a", 0), 2)
+    send(client, "d")
+    with pytest.raises(DataLossError, match="ends at 2, and was read up to 3") as failure:
+        consumer.read()
+    assert failure.value.condition == "OFFSET_WENT_BACK"
+    position = json.loads(consumer.position)
+    position["offsets"]["orders"]["broker-a"]["0"] = 1
+    again = CommittedConsumer("orders", client=client, position=json.dumps(position))
+    assert [message.body for message in again.read()] == [b"d"]
 
 
 @pytest.mark.parametrize(

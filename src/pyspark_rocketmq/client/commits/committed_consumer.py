@@ -16,13 +16,14 @@ from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.read.settled_ends import settle_ends
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
-from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.errors import DataLossError, OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.model.names import commit_topic_of
 from pyspark_rocketmq.model.nested_offsets import flatten, nest
 from pyspark_rocketmq.options import ClientOptions
 from pyspark_rocketmq.planning.commits.records import Commit, Ranges
 from pyspark_rocketmq.planning.commits.visible import clip, join, listed, subtract
+from pyspark_rocketmq.planning.data_loss import find_shortened
 
 __all__ = ["CommittedConsumer"]
 
@@ -166,7 +167,8 @@ class CommittedConsumer:
         Raises
         ------
         DataLossError
-            Messages are lost, or records of the commit topic (``COMMITS_LOST``).
+            Messages are lost, a queue ends before what was read (``OFFSET_WENT_BACK``), or records of the
+            commit topic are lost (``COMMITS_LOST``).
         OptionError
             Another commit topic decides about messages of the topic.
         RocketMQError
@@ -182,11 +184,13 @@ class CommittedConsumer:
 
     def _read(self, max_messages: int) -> list[Message]:
         log = self._log
-        end = self._settle_end()  # the queues then have all that is committed
+        known = {log.queue: self._at.known}
+        end = self._settle_ends(known, [log.queue])[log.queue]  # the queues then have all that is committed
         log.check(self._at.read, self._at.known, end=end, stored_at_ms=self._at.stored_at_ms)
         queues = self._client.read_queues(self.topic)
         at = self._with_new(queues)
-        ends = self._client.max_offsets(queues)
+        ends = self._settle_ends(at.offsets, queues)
+        _check_ends(at.offsets, ends)
         ahead = log.commits(at.read, end)
         chosen, read = self._choose(ahead, end, ends, max_messages)
         rows = listed(clip(self._mine(chosen), begins=at.floor))
@@ -203,11 +207,12 @@ class CommittedConsumer:
         log.forget(min(read, end - 1))
         return found
 
-    def _settle_end(self) -> int:
-        """Return the end of the commit topic. One that ends before what was known gets some time."""
-        queue = self._log.queue
-        ask = partial(self._client.max_offsets, [queue])
-        return settle_ends(ask(), {queue: self._at.known}, ask, self._client.clock)[queue]
+    def _settle_ends(
+        self, known: Mapping[MessageQueue, int], queues: Sequence[MessageQueue]
+    ) -> Mapping[MessageQueue, int]:
+        """Return the ends of queues. One that ends before what was known gets some time."""
+        ask = partial(self._client.max_offsets, queues)
+        return settle_ends(ask(), known, ask, self._client.clock)
 
     def _resolve(self, start: Literal["earliest", "latest"]) -> _Position:
         commits = [self._log.queue]
@@ -256,6 +261,24 @@ class CommittedConsumer:
 def _check_offsets(values: Sequence[object]) -> None:
     if any(type(value) is not int or value < 0 for value in values):
         raise ValueError("not an offset")
+
+
+def _check_ends(known: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> None:
+    """Reject a queue that ends before what was read: what it gets now would be passed over.
+
+    Raises
+    ------
+    DataLossError
+        ``OFFSET_WENT_BACK``.
+    """
+    for queue in find_shortened(known, ends):
+        raise DataLossError(
+            f"the queue ends at {ends[queue]}, and was read up to {known[queue]}: its log was truncated, or "
+            "the topic was created again, and offsets are being used again. Continue with a new consumer: "
+            "from the start, or with that offset of the queue in the position",
+            condition="OFFSET_WENT_BACK",
+            queue=str(queue),
+        )
 
 
 def _find_unmarked(
