@@ -235,6 +235,30 @@ def test_a_topic_that_is_gone_holds_no_other_queue_of_its_broker_back(mq: MockCl
     missing.reader.stop()
 
 
+@pytest.mark.parametrize("how", ["topic", "assign"])
+def test_a_restarted_query_does_not_wait_for_a_topic_whose_only_broker_is_away(
+    mq: MockCluster, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """No name server knows the topic, and the new process has never seen it."""
+    monkeypatch.setattr("pyspark_rocketmq.spark.read.stream.OUTAGE_PATIENCE_MS", 0)
+    mq.create_topic("payments", 1, brokers=["broker-b"])
+    p0 = MessageQueue("payments", "broker-b", 0)
+    assigned = json.dumps({"orders": {"broker-a": [0]}, "payments": {"broker-b": [0]}})
+    given = {"topic": "", "assign": assigned} if how == "assign" else {"topic": "orders,payments"}
+    first = Stream(mq, **given)
+    assert first.trigger().items() >= {A0: 1, p0: 0}.items()
+    first.reader.stop()
+    mq.stop_broker("broker-b")
+    send(mq, A0)
+    second = Stream(mq, **given)
+    second.end = first.end
+    assert second.trigger().items() >= {A0: 2, p0: 0}.items()
+    mq.start_broker("broker-b")
+    send(mq, p0)
+    eventually(lambda: second.trigger()[p0] == 1, 20.0, what="the topic is read again")
+    second.reader.stop()
+
+
 def test_a_slave_that_may_not_be_read_is_not_planned_with() -> None:
     with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b"), slaves=1) as mq:
         send(mq, A0, B0)

@@ -167,7 +167,7 @@ def fetch_available_ends(client: PlanningClient, queues: Iterable[MessageQueue])
         No broker answers, or a broker rejects the request.
     """
     ends = client.ends(queues, patience_ms=OPERATION_TIMEOUT_MS)
-    _check_answered(ends)
+    _check_answered(ends, lambda error: error.retriable)
     return dict(ends.masters)
 
 
@@ -213,13 +213,13 @@ def fetch_running_ends(
     """
     slaves = options.event_time_alignment is EventTime.OFF
     ends = client.ends(_queues_with_a_route(client, options), patience_ms=patience_ms, slaves=slaves)
-    _check_answered(ends)
+    _check_answered(ends, is_outage)  # with `assign`, a topic whose only broker is down is not left out above
     return ends
 
 
-def _check_answered(ends: Ends) -> None:
+def _check_answered(ends: Ends, may_come_back: Callable[[RocketMQError], bool]) -> None:
     for error in ends.failed.values():
-        if not error.retriable or not ends.readable:
+        if not may_come_back(error) or not ends.readable:
             raise error
 
 
