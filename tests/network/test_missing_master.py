@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import threading
@@ -14,6 +15,7 @@ from tests.support.topics import put
 from tests.support.wait import eventually
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
+from pyspark_rocketmq.dstream.direct import batch_plan
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, Pace
 from pyspark_rocketmq.errors import TopicNotFoundError
 from pyspark_rocketmq.model import Earliest, MessageQueue
@@ -23,11 +25,11 @@ from pyspark_rocketmq.offsets.planning_client import PlanningClient
 from pyspark_rocketmq.offsets.stream_offset import SourceOffset
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.planning.rate import PidSettings
-from pyspark_rocketmq.remoting.codes import RequestCode
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
 from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.testing import MockCluster
-from pyspark_rocketmq.testing.faults import Delay, Silence
+from pyspark_rocketmq.testing.faults import Delay, Refuse, Silence
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -49,6 +51,7 @@ class Stream:
             name: value for name, value in (given | {"routeRefreshMs": "1000"} | options).items() if value
         }
         parsed = parse_options(SourceOptions, given, where="readStream", environ={})
+        self.options = parsed
         self.reader = RocketMQStreamReader(parsed, read_schema(None))
         self.end: dict[str, Any] = self.reader.initialOffset()
         self.took_s: list[float] = []
@@ -162,6 +165,39 @@ def test_a_batch_of_a_direct_stream_does_not_wait_either(
         check(took_s)
     finally:
         client.close()
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, None], ids=["busy", "silent"])
+@pytest.mark.parametrize("direct", [False, True], ids=["stream", "direct"])
+def test_a_broker_that_fails_while_its_losses_are_looked_at_holds_up_no_other(
+    mq: MockCluster, monkeypatch: pytest.MonkeyPatch, code: ResponseCode | None, *, direct: bool
+) -> None:
+    monkeypatch.setattr("pyspark_rocketmq.spark.read.stream.MOVED_BACK_PATIENCE_MS", 0)
+    monkeypatch.setitem(batch_plan._PATIENCE_MS, "shortened", 0)
+    stream = Stream(mq, failOnDataLoss="false")
+    pace = Pace(pid=PidSettings(batch_interval_ms=1000))
+    plan, client = DirectPlan(Earliest(), {A0: 0, B0: 0}, 0, pace), PlanningClient(stream.options.client)
+    numbers = itertools.count(1)
+
+    def batch() -> dict[MessageQueue, int]:
+        if not direct:
+            return stream.trigger()
+        ranges = plan.ranges(next(numbers), client, stream.options, remember_ms=0)
+        return {each.queue: each.until_offset for each in ranges}
+
+    send(mq, B0)
+    assert batch() == {A0: 1, B0: 2}
+    mq.truncate(B0, 1)
+    fault = Silence() if code is None else Refuse(code)
+    mq.inject(fault, on=RequestCode.GET_MIN_OFFSET, broker="broker-b", times=None)
+    for count in range(2, 5):  # at first, the queue gets some time
+        send(mq, A0)
+        assert batch() == {A0: count, B0: 2}
+    mq.heal()
+    send(mq, B0)
+    eventually(lambda: mq.max_offset(B0) == batch()[B0], 20.0, what="the queue is read again")
+    client.close()
+    stream.reader.stop()
 
 
 def test_a_slow_broker_is_not_starved(mq: MockCluster) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -142,7 +142,7 @@ def resolve_batch(
     read = {q: at for q, at in begins.committed.items() if at is not None and ends[q] == maxs.get(q)}
     told = {queue: ends[queue] for queue in read}
     settled = settle_ends(told, read, partial(client.max_offsets, read), clock)
-    moved = find_moved_back(client, read, settled, fail_on_data_loss=options.fail_on_data_loss)
+    moved = find_moved_back(client.min_offsets, read, settled, fail_on_data_loss=options.fail_on_data_loss)
     return batch_ranges({**starts, **moved}, {**ends, **settled})
 
 
@@ -318,13 +318,23 @@ def find_late_begins(
 
 
 def find_moved_back(
-    client: PlanningClient,
+    look_up: Callable[[Sequence[MessageQueue]], Mapping[MessageQueue, int]],
     known: Mapping[MessageQueue, int],
     ends: Mapping[MessageQueue, int],
     *,
     fail_on_data_loss: bool,
 ) -> dict[MessageQueue, int]:
     """Return where queues continue that end before their position.
+
+    Parameters
+    ----------
+    look_up : Callable
+        Returns the min offsets of queues. Those that it leaves out wait.
+    known : Mapping
+        The positions.
+    ends : Mapping
+        The ends as masters report them.
+    fail_on_data_loss : bool
 
     Raises
     ------
@@ -334,9 +344,11 @@ def find_moved_back(
     queues = find_shortened(known, ends)
     if not queues:
         return {}
-    mins = client.min_offsets(queues)
-    begins = {}
+    mins, begins = look_up(queues), {}
     for queue in queues:
+        if queue not in mins:
+            _LOG.warning("%s ends before its position and waits: its broker does not answer", queue)
+            continue
         begins[queue] = decide_moved_back(
             queue,
             known[queue],

@@ -312,10 +312,12 @@ def test_a_queue_that_ends_before_its_position_is_data_loss(mq) -> None:
     known, ends = {A0: 5, A1: 3}, {A0: 3, A1: 3}
     assert find_shortened(known, ends) == [A0]
     with pytest.raises(DataLossError) as raised:
-        find_moved_back(mq, known, ends, fail_on_data_loss=True)
+        find_moved_back(mq.min_offsets, known, ends, fail_on_data_loss=True)
     assert raised.value.condition == "OFFSET_WENT_BACK"
-    assert find_moved_back(mq, known, ends, fail_on_data_loss=False) == {A0: 3}  # lower ones were used
-    assert find_moved_back(mq, {A0: 3}, ends, fail_on_data_loss=True) == {}
+    moved = find_moved_back(mq.min_offsets, known, ends, fail_on_data_loss=False)
+    assert moved == {A0: 3}, "lower ones were used"
+    assert find_moved_back(lambda _: {}, known, ends, fail_on_data_loss=True) == {}, "its broker is down"
+    assert find_moved_back(mq.min_offsets, {A0: 3}, ends, fail_on_data_loss=True) == {}
 
 
 def test_unread_messages_of_a_queue_that_its_topic_lost_are_data_loss(mq, caplog) -> None:

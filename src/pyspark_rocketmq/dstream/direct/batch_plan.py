@@ -169,7 +169,7 @@ class DirectPlan:
             rows.check(self.positions, ends.masters)
         check_filter(client, ends.masters, options)
         begins = find_moved_back(
-            client, self.positions, ends.masters, fail_on_data_loss=options.fail_on_data_loss
+            client.begins, self.positions, ends.masters, fail_on_data_loss=options.fail_on_data_loss
         )
         begins |= find_late_begins(
             client,

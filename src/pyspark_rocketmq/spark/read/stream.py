@@ -372,17 +372,17 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _new_begins(self, origin: SourceOffset, ends: Ends) -> dict[MessageQueue, int]:
         """Return where queues begin that are new or that end before their position."""
+        client = self._open_client()
         moved = find_moved_back(
-            self._open_client(),
-            origin.offsets,
-            ends.masters,
+            client.begins if self._frozen is None else client.min_offsets,  # a run that ends needs all
+            *(origin.offsets, ends.masters),
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
         if origin.started_at_ms is None:
             return moved
         seen = {queue: ends.masters[queue] for queue in self._visible(ends.masters)}
         return moved | find_late_begins(
-            self._open_client(),
+            client,
             origin.start or self._policy,
             origin.offsets,
             seen,
