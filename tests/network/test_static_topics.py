@@ -26,6 +26,7 @@ from pyspark_rocketmq.client import (
     PushOptions,
 )
 from pyspark_rocketmq.client.groups.group_lag import count_messages, group_lag
+from pyspark_rocketmq.client.read.message_search import last_messages, messages_at
 from pyspark_rocketmq.client.read.queue_reader import DecodeOptions, read_batches, read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.errors import BrokerNotFoundError, CorruptMessageError, RocketMQError
@@ -102,6 +103,18 @@ def test_a_range_that_was_planned_before_a_remap_is_read_after_it(mq: MockCluste
     last = put_numbered(mq, 10)
     assert read(client, 3, mq.max_offset(QUEUE)) == before[3:] + after + last
     assert read(client, 10_004, 10_009) == after[4:9]
+
+
+def test_messages_around_a_remap_are_found(mq: MockCluster, client: Client) -> None:
+    """The offsets of the next owner begin far after those of the one before."""
+    other = MessageQueue(TOPIC, LOGICAL, 1)
+    bodies = [body for _, body in put_numbered(mq, 10)]
+    mq.remap(TOPIC, "b")
+    assert [message.body for message in last_messages(client, [QUEUE, other], 3)] == bodies[-3:]
+    bodies += [body for _, body in put_numbered(mq, 2)]
+    assert [message.body for message in last_messages(client, [QUEUE, other], 3)] == bodies[-3:]
+    assert [message.body for message in last_messages(client, [QUEUE, other], 100)] == bodies
+    assert [message.body for message in messages_at(client, [QUEUE, other], 0, 11)] == bodies[:11]
 
 
 def test_a_range_is_read_on_when_its_queue_moves_meanwhile(mq: MockCluster, client: Client) -> None:

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark_rocketmq.client.read.queue_reader import read_messages
@@ -30,6 +32,9 @@ __all__ = ["last_messages", "message_by_id", "messages_at", "messages_by_key"]
 _END_OF_TIME: Final = (1 << 63) - 1
 _POSITION_BYTES: Final = 8
 
+_WIDER: Final = 8
+"""By how much more is read each time, where offsets without messages are passed."""
+
 
 def last_messages(client: Client, queues: Iterable[MessageQueue], count: int) -> list[Message]:
     """Return the last ``count`` messages of these queues together, in store order.
@@ -40,8 +45,8 @@ def last_messages(client: Client, queues: Iterable[MessageQueue], count: int) ->
     """
     queues = tuple(queues)
     mins, maxs = client.min_offsets(queues), client.max_offsets(queues)
-    starts = {queue: max(mins[queue], maxs[queue] - count) for queue in queues}
-    return _read(client, starts, maxs)[-count:]
+    stored = [OffsetRange(queue, mins[queue], maxs[queue]) for queue in queues if mins[queue] < maxs[queue]]
+    return _read(client, stored, count, last=True)[-count:]
 
 
 def messages_at(
@@ -50,8 +55,8 @@ def messages_at(
     """Return the first ``count`` messages of these queues stored at or after a time. Raises as above."""
     starts = client.offsets_at(dict.fromkeys(queues, timestamp_ms))
     maxs = client.max_offsets(starts)
-    ends = {queue: min(maxs[queue], start + count) for queue, start in starts.items()}
-    return _read(client, starts, ends)[:count]
+    stored = [OffsetRange(queue, at, maxs[queue]) for queue, at in starts.items() if at < maxs[queue]]
+    return _read(client, stored, count, last=False)[:count]
 
 
 def messages_by_key(client: Client, topic: str, key: str, count: int = 32) -> list[Message]:
@@ -91,14 +96,21 @@ def message_by_id(client: Client, topic: str, message_id: str) -> Message | None
     return _stored_at(client, topic, raw, wanted)
 
 
-def _read(
-    client: Client, starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]
-) -> list[Message]:
-    ranges = [
-        OffsetRange(queue, start, ends[queue]) for queue, start in starts.items() if start < ends[queue]
-    ]
+def _read(client: Client, ranges: Iterable[OffsetRange], count: int, *, last: bool) -> list[Message]:
+    """Return ``count`` or more of the first or last messages of each range, in store order.
+
+    Compacted and static topics have gaps: more offsets than that are read where one has too few messages.
+    """
     options = ReadOptions(consumer_group=TOOLS_GROUP, fail_on_data_loss=False)
-    found = list(read_messages(client, ranges, options))
+    found: list[Message] = []
+    left, size = list(ranges), count
+    while left:
+        cuts = [_cut(each, size, last=last) for each in left]
+        found += read_messages(client, [part for part, _ in cuts], options)
+        if left := [rest for _, rest in cuts if len(rest)]:
+            had = Counter(MessageQueue(each.topic, each.broker_name, each.queue_id) for each in found)
+            left = [rest for rest in left if had[rest.queue] < count]
+        size *= _WIDER
     # A broker's log tells the order within a millisecond; a message of an inner batch shares its place there.
     return sorted(
         found,
@@ -109,6 +121,15 @@ def _read(
             message.queue_offset,
         ),
     )
+
+
+def _cut(whole: OffsetRange, size: int, *, last: bool) -> tuple[OffsetRange, OffsetRange]:
+    """Return the first or last offsets of a range, and the rest."""
+    if last:
+        at = max(whole.from_offset, whole.until_offset - size)
+        return replace(whole, from_offset=at), replace(whole, until_offset=at)
+    at = min(whole.until_offset, whole.from_offset + size)
+    return replace(whole, until_offset=at), replace(whole, from_offset=at)
 
 
 def _query_index(client: Client, topic: str, key: str, count: int) -> list[Message]:
