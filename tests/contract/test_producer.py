@@ -177,6 +177,17 @@ def test_a_message_for_a_moment(mq: DevCluster, topic: TopicFactory) -> None:
     assert message.store_timestamp >= moment - 1_000  # the broker's timer has a precision of 1 s
 
 
+def test_a_message_for_a_moment_that_is_too_far_away_is_refused(mq: DevCluster, topic: TopicFactory) -> None:
+    name = topic(queues=1)
+    three_days_ms = 3 * 24 * 3600 * 1000
+    with Client(mq.name_server) as client:
+        patient_producer(client).send(OutgoingMessage(name, b"x", delay_ms=three_days_ms - 60_000))
+        for delay_ms in (three_days_ms + 60_000, (1 << 62) - 1):
+            with pytest.raises(MessageIllegalError, match="should not be bigger than the max delay"):
+                Producer(client).send(OutgoingMessage(name, b"x", delay_ms=delay_ms))
+        assert client.max_offsets(client.read_queues(name)) == {MessageQueue(name, "broker-a", 0): 0}
+
+
 def test_missing_topics_are_not_made(client: Client, cluster: DevCluster) -> None:
     with pytest.raises(TopicNotFoundError, match="does not exist"):
         Producer(client).send(OutgoingMessage("never-made", b"x"))

@@ -98,6 +98,20 @@ def test_a_message_with_a_value_of_another_type_is_refused_by_its_name(given, sa
         OutgoingMessage(**{"topic": "orders", "body": b"x"} | given)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"delay_ms": -1}, "delay_ms is negative"),
+        ({"delay_ms": 2**63 - 1}, "too large for brokers: they would deliver the message immediately"),
+        ({"deliver_at_ms": -1}, "deliver_at_ms is negative"),
+        ({"delay_level": 19}, "delay_level goes from 1 to 18"),
+    ],
+)
+def test_a_delay_that_brokers_would_ignore_is_refused(given, said):
+    with pytest.raises(OptionError, match=said):
+        OutgoingMessage("orders", b"x", **given)
+
+
 def test_a_message_takes_numbers_of_numpy_and_any_sequence_of_keys():
     message = OutgoingMessage("orders", b"x", keys=("a", "b"), flag=np.int32(1), delay_ms=np.int64(5))
     assert (message.keys, message.flag, message.delay_ms) == (("a", "b"), 1, 5)

@@ -13,6 +13,8 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model.queues import MessageQueue
 
 __all__ = [
+    "DELAY_LIMIT_MS",
+    "MAX_DELAY_LEVEL",
     "Message",
     "OutgoingMessage",
     "PullResult",
@@ -20,6 +22,12 @@ __all__ = [
     "SendResult",
     "SendStatus",
 ]
+
+
+MAX_DELAY_LEVEL: Final = 18
+
+DELAY_LIMIT_MS: Final = 1 << 62
+"""Brokers add a delay to their clock, in 64 bits: where that overflows, they deliver the message at once."""
 
 
 class Message(NamedTuple):
@@ -97,8 +105,9 @@ class OutgoingMessage:
     delay_level : int
         1 to 18 (1 s to 2 h by the broker's table); 0 for no delay.
     delay_ms, deliver_at_ms : int, optional
-        Any delay, or delivery time (milliseconds since the epoch), by default up to three days ahead.
-        RocketMQ 5 only; older brokers deliver immediately.
+        Any delay, or delivery time (milliseconds since the epoch), by default up to three days ahead: brokers
+        refuse more. A time in the past is delivered immediately. RocketMQ 5 only; older brokers deliver
+        immediately.
     wait_store_ok : bool
         Whether the broker responds only when the message is as durable as its configuration requires.
 
@@ -135,14 +144,19 @@ class OutgoingMessage:
             raise OptionError("a message needs a body of at least one byte, as bytes", topic=self.topic)
         if not -(2**31) <= self.flag < 2**31:
             raise OptionError("flag must be a signed 32-bit integer", topic=self.topic, flag=self.flag)
-        if not 0 <= self.delay_level <= 18:
+        if not 0 <= self.delay_level <= MAX_DELAY_LEVEL:
             raise OptionError("delay_level goes from 1 to 18", topic=self.topic, delay_level=self.delay_level)
         delays = (self.delay_level or None, self.delay_ms, self.deliver_at_ms)
         if sum(delay is not None for delay in delays) > 1:
             raise OptionError("give one of delay_level, delay_ms and deliver_at_ms", topic=self.topic)
-        if (self.delay_ms or self.deliver_at_ms or 0) < 0:
-            facts = {"delay_ms": self.delay_ms, "deliver_at_ms": self.deliver_at_ms}
-            raise OptionError("delay_ms and deliver_at_ms must not be negative", topic=self.topic, **facts)
+        if self.delay_ms is not None and not 0 <= self.delay_ms < DELAY_LIMIT_MS:
+            raise OptionError(
+                "delay_ms is negative, or too large for brokers: they would deliver the message immediately",
+                topic=self.topic,
+                delay_ms=self.delay_ms,
+            )
+        if self.deliver_at_ms is not None and self.deliver_at_ms < 0:
+            raise OptionError("deliver_at_ms is negative", topic=self.topic, deliver_at_ms=self.deliver_at_ms)
 
     @property
     def delayed(self) -> bool:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_rocketmq.model.messages import DELAY_LIMIT_MS, MAX_DELAY_LEVEL
 from pyspark_rocketmq.record.properties import (
     MAX_PROPERTIES_BYTES,
     PROPERTY_DELAY,
@@ -34,8 +35,6 @@ __all__ = ["UNIQUE_KEY_BYTES", "MessageColumns", "OutgoingRows", "Refused", "bin
 
 UNIQUE_KEY_BYTES: Final = 42
 """The size of ``UNIQ_KEY`` with its separators and an id of 32 characters."""
-
-MAX_DELAY_LEVEL: Final = 18
 
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _EMPTY: Final = pa.scalar(b"")
@@ -266,8 +265,9 @@ def _check_delays(columns: MessageColumns, refused: Refused) -> Mask:
         kinds += given
         _mark(refused, values < 0, f"its {_COLUMNS[name]} is negative")
     if columns.delay_level is not None:
-        too_high = _numbers(columns.delay_level) > MAX_DELAY_LEVEL
-        _mark(refused, too_high, f"its delay level is above {MAX_DELAY_LEVEL}")
+        _mark(refused, _numbers(columns.delay_level) > MAX_DELAY_LEVEL, "its delay level is above 18")
+    if columns.delay_ms is not None:  # else they would deliver it at once
+        _mark(refused, _numbers(columns.delay_ms) >= DELAY_LIMIT_MS, "its delay is too large for brokers")
     _mark(refused, kinds > 1, "it has more than one kind of delay")
     single: Mask = kinds > 0
     if columns.priority is not None:

@@ -185,6 +185,7 @@ def test_messages_of_lite_topics_go_alone() -> None:
         ({"delay_level": pa.array([19], pa.int32())}, "above 18"),
         ({"delay_level": pa.array([-1], pa.int32())}, "its delayLevel is negative"),
         ({"delay_ms": pa.array([-1], pa.int64())}, "its delay is negative"),
+        ({"delay_ms": pa.array([2**63 - 1], pa.int64())}, "its delay is too large for brokers"),
         ({"deliver_at_ms": pa.array([-1], pa.int64())}, "its deliverAt is negative"),
         ({"delay_level": pa.array([1], pa.int32()), "delay_ms": pa.array([5], pa.int64())}, "more than one"),
         ({"priority": pa.array([-1], pa.int32())}, "negative"),
