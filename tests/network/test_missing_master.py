@@ -17,7 +17,7 @@ from tests.support.wait import eventually
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.dstream.direct import batch_plan
 from pyspark_rocketmq.dstream.direct.batch_plan import DirectPlan, Pace
-from pyspark_rocketmq.errors import TopicNotFoundError
+from pyspark_rocketmq.errors import DataLossError, TopicNotFoundError
 from pyspark_rocketmq.model import Earliest, MessageQueue
 from pyspark_rocketmq.offsets import offset_lookup
 from pyspark_rocketmq.offsets.offset_lookup import fetch_available_ends
@@ -104,6 +104,20 @@ def come_back(mq: MockCluster, how: Callable[[MockCluster], None]) -> None:
     mq.heal() if how is hang else mq.start_broker("broker-b")
 
 
+def batches(stream: Stream, *, direct: bool) -> Callable[[], dict[MessageQueue, int]]:
+    """Return what plans the next batch of the stream, or of a direct stream with its options."""
+    if not direct:
+        return stream.trigger
+    pace, numbers = Pace(pid=PidSettings(batch_interval_ms=1000)), itertools.count(1)
+    plan, client = DirectPlan(Earliest(), {A0: 0, B0: 0}, 0, pace), stream.reader._open_client()
+
+    def batch() -> dict[MessageQueue, int]:
+        ranges = plan.ranges(next(numbers), client, stream.options, remember_ms=0)
+        return {each.queue: each.until_offset for each in ranges}
+
+    return batch
+
+
 OUTAGES = pytest.mark.parametrize("how", [die, leave, hang])
 
 
@@ -175,16 +189,7 @@ def test_a_broker_that_fails_while_its_losses_are_looked_at_holds_up_no_other(
     monkeypatch.setattr("pyspark_rocketmq.spark.read.stream.MOVED_BACK_PATIENCE_MS", 0)
     monkeypatch.setitem(batch_plan._PATIENCE_MS, "shortened", 0)
     stream = Stream(mq, failOnDataLoss="false")
-    pace = Pace(pid=PidSettings(batch_interval_ms=1000))
-    plan, client = DirectPlan(Earliest(), {A0: 0, B0: 0}, 0, pace), PlanningClient(stream.options.client)
-    numbers = itertools.count(1)
-
-    def batch() -> dict[MessageQueue, int]:
-        if not direct:
-            return stream.trigger()
-        ranges = plan.ranges(next(numbers), client, stream.options, remember_ms=0)
-        return {each.queue: each.until_offset for each in ranges}
-
+    batch = batches(stream, direct=direct)
     send(mq, B0)
     assert batch() == {A0: 1, B0: 2}
     mq.truncate(B0, 1)
@@ -196,7 +201,23 @@ def test_a_broker_that_fails_while_its_losses_are_looked_at_holds_up_no_other(
     mq.heal()
     send(mq, B0)
     eventually(lambda: mq.max_offset(B0) == batch()[B0], 20.0, what="the queue is read again")
-    client.close()
+    stream.reader.stop()
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["stream", "direct"])
+def test_a_busy_broker_does_not_hide_that_another_has_other_messages(
+    mq: MockCluster, *, direct: bool
+) -> None:
+    stream = Stream(mq)
+    batch = batches(stream, direct=direct)
+    assert batch() == {A0: 1, B0: 1}
+    mq.truncate(A0, 0)
+    before_ms = mq.messages("orders", B0)[0].store_timestamp
+    eventually(lambda: SYSTEM_CLOCK.now_ms() > before_ms, what="the time of another message")
+    send(mq, A0, A0, B0)
+    mq.inject(Refuse(ResponseCode.SYSTEM_BUSY), on=RequestCode.PULL_MESSAGE, broker="broker-b", times=None)
+    with pytest.raises(DataLossError, match="the topic was created again"):
+        batch()
     stream.reader.stop()
 
 

@@ -9,7 +9,7 @@ from tests.support.threads import HostWithoutThreads
 
 from pyspark_rocketmq.client import Client, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
-from pyspark_rocketmq.errors import BrokerError
+from pyspark_rocketmq.errors import PermissionDeniedError
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, fetch_running_ends, wait_for_ends
 from pyspark_rocketmq.options import SourceOptions, parse_options
 from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -77,8 +77,12 @@ def test_a_broker_that_refuses_one_question_is_not_away_for_the_next() -> None:
                 Refuse(ResponseCode.NO_PERMISSION), on=RequestCode.PULL_MESSAGE, broker="broker-b", times=None
             )
             for _ in range(3):
-                with pytest.raises(BrokerError):
-                    client.stored_at(dict.fromkeys(everywhere, 0), "g")
+                found, failed = client.stored_at(dict.fromkeys(everywhere, 0), "g")
+                assert (found.keys(), failed.keys()) == (
+                    {*everywhere} - failed.keys(),
+                    {mq.queues("orders")[1]},
+                )
+                assert isinstance(failed[mq.queues("orders")[1]], PermissionDeniedError)
                 assert fetch_running_ends(client, options).masters == everywhere
         finally:
             client.close()

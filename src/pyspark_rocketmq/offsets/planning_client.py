@@ -207,9 +207,15 @@ class PlanningClient(Client):
         """Return the times of the messages at these offsets."""
         return message_times(_Once(self._masters, self._slaves), offsets, group=group)
 
-    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
-        """Return the store times (ms) of the messages at exactly these offsets, where they exist."""
-        return stored_at(_Once(self._masters), offsets, group=group)
+    def stored_at(
+        self, offsets: Mapping[MessageQueue, int], group: str
+    ) -> tuple[Mapping[MessageQueue, int], Mapping[MessageQueue, RocketMQError]]:
+        """Return the store times (ms) of the messages at exactly these offsets, where they exist.
+
+        Also return the errors of the queues whose brokers do not answer.
+        """
+        asked = _Partly(self._masters)
+        return stored_at(asked, offsets, group=group), asked.failed
 
     def served(self, offsets: Mapping[MessageQueue, int], group: str) -> frozenset[MessageQueue]:
         """Return the queues of which brokers return messages from these offsets on, whatever a route says."""
@@ -245,6 +251,24 @@ class _Once:
             if isinstance(answer, RocketMQError):
                 raise answer
             answers[queue] = answer
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Partly:
+    """Sends requests in one pass and keeps the errors."""
+
+    masters: ReachableBrokers
+    failed: dict[MessageQueue, RocketMQError] = field(default_factory=dict)
+
+    def ask(self, calls: Mapping[MessageQueue, Call[T]], /) -> dict[MessageQueue, T]:
+        """Make one call per queue and return the answers that there are."""
+        answers: dict[MessageQueue, T] = {}
+        for queue, answer in self.masters.ask(calls).items():
+            if isinstance(answer, RocketMQError):
+                self.failed[queue] = answer
+            else:
+                answers[queue] = answer
         return answers
 
 

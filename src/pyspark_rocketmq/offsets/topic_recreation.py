@@ -90,10 +90,7 @@ def check_witnesses(
         if queue in ends
         and witness.offset < ends[queue]  # else the queue is shorter: `moved_back` reports it
     }
-    found = _stored_at(client, offsets, group)
-    looked_at = frozenset(map(place, offsets))
-    if found is None:
-        return Looks(failed=looked_at)
+    found, failed = _stored_at(client, offsets, group)
     for queue, found_ms in found.items():
         witness = witnesses[queue]
         if found_ms != witness.stored_at_ms:
@@ -105,7 +102,7 @@ def check_witnesses(
                 fail_on_data_loss=fail_on_data_loss,
             )
             _LOG.warning("another message is at offset %d of %s than was read", witness.offset, queue)
-    return Looks(done=looked_at)
+    return Looks(done=frozenset(map(place, offsets)) - failed, failed=failed)
 
 
 def choose_witnesses(
@@ -140,7 +137,7 @@ def choose_witnesses(
         if taken > 0 and (best is None or taken > until[best] - positions[best]):
             longest[place(queue)] = queue
     last = {queue: until[queue] - 1 for queue in longest.values()}
-    found = _stored_at(client, last, group) or {}
+    found, _ = _stored_at(client, last, group)
     renewed = set(map(place, found))
     kept = {queue: each for queue, each in former.items() if place(queue) not in renewed}
     return kept | {queue: Witness(last[queue], stored_at_ms) for queue, stored_at_ms in found.items()}
@@ -148,12 +145,17 @@ def choose_witnesses(
 
 def _stored_at(
     client: PlanningClient, offsets: Mapping[MessageQueue, int], group: str
-) -> dict[MessageQueue, int] | None:
-    """Request store times; None if that fails now: the query continues without them."""
+) -> tuple[Mapping[MessageQueue, int], frozenset[Place]]:
+    """Request store times. Also return the places that do not answer: the query continues without them."""
+    found: Mapping[MessageQueue, int] = {}
+    failed: Mapping[MessageQueue, RocketMQError] = {}
     try:
-        return client.stored_at(offsets, group) if offsets else {}
-    except (PermissionDeniedError, AuthenticationError):  # reading fails for the same reason
-        raise
+        if offsets:
+            found, failed = client.stored_at(offsets, group)
     except RocketMQError as error:
-        client.warnings.warn(_LOG, "the last messages cannot be looked at now: %s", error, about=type(error))
-        return None
+        failed = dict.fromkeys(offsets, error)
+    for each in failed.values():
+        if isinstance(each, PermissionDeniedError | AuthenticationError):
+            raise each  # reading fails for the same reason
+        client.warnings.warn(_LOG, "the last messages cannot be looked at now: %s", each, about=type(each))
+    return found, frozenset(map(place, failed))

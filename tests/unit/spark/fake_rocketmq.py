@@ -135,10 +135,12 @@ class FakeRocketMQ:
 
         return self._ask("message_times", offsets, times)
 
-    def stored_at(self, offsets: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, int]:
+    def stored_at(
+        self, offsets: Mapping[MessageQueue, int], group: str
+    ) -> tuple[dict[MessageQueue, int], dict[MessageQueue, RocketMQError]]:
         assert group
         there = {q: at for q, at in offsets.items() if self.first.get(q, 0) <= at < len(self.logs[q])}
-        return self._ask("stored_at", there, lambda queue: self.logs[queue][offsets[queue]][0])
+        return self._ask("stored_at", there, lambda queue: self.logs[queue][offsets[queue]][0]), {}
 
     def served(self, offsets: Mapping[MessageQueue, int], group: str) -> frozenset[MessageQueue]:
         assert group
