@@ -45,7 +45,7 @@ from pyspark_rocketmq.streams.frame.python_steps import TIME, to_json
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.emission import Schedule
 from pyspark_rocketmq.streams.plan.nodes import Shape
-from pyspark_rocketmq.streams.plan.times import SessionWindow
+from pyspark_rocketmq.streams.plan.times import SessionWindow, to_milliseconds
 
 __all__ = ["FiredWindows", "emit_windows", "make_schedule"]
 
@@ -73,7 +73,7 @@ def make_schedule(node: p.Windowed) -> Schedule:
     firing = node.firing
     return Schedule(
         size_ms=node.window.size.length_ms,
-        delay_ms=int(node.watermark_s * 1000),
+        delay_ms=to_milliseconds(node.watermark_s),
         mode=firing.mode,
         before_ms=firing.before.length_ms if firing.before else None,
         after_ms=firing.after.length_ms if firing.after else None,

@@ -30,7 +30,13 @@ from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
 from pyspark_rocketmq.streams.plan.choices import OVER_RECORDS
 from pyspark_rocketmq.streams.plan.nodes import Shape
-from pyspark_rocketmq.streams.plan.times import WINDOW_FIELDS, HoppingWindow, SessionWindow, TumblingWindow
+from pyspark_rocketmq.streams.plan.times import (
+    WINDOW_FIELDS,
+    HoppingWindow,
+    SessionWindow,
+    TumblingWindow,
+    to_milliseconds,
+)
 
 __all__ = ["aggregate_groups", "aggregate_windows", "drop_duplicates", "rank_rows", "take_time_field"]
 
@@ -85,7 +91,7 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     results = [select_result(item) for item in node.aggregates]
     results += [column(beyond_column(item.alias)) for item in overflowing]
     end = F.col(f"{WINDOW}.end")
-    fire = end + F.expr(f"INTERVAL {int(node.watermark_s * 1000)} MILLISECONDS")
+    fire = end + F.expr(f"INTERVAL {to_milliseconds(node.watermark_s)} MILLISECONDS")
     times = [F.col(f"{WINDOW}.start"), end, fire]
     named = {  # a window's time stays unchanged if later windows group by it
         name: time for name, time in zip(WINDOW_FIELDS, times, strict=True) if name not in node.keys

@@ -32,6 +32,7 @@ from pyspark_rocketmq.streams.frame.flow import Flow
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, TIME, VALUE
 from pyspark_rocketmq.streams.plan.analysis import Analysis
 from pyspark_rocketmq.streams.plan.nodes import Apply, Node, Plan, Shape, TimeSelect, Windowed
+from pyspark_rocketmq.streams.plan.times import to_milliseconds
 
 __all__ = ["IDLE_BY_FIELD_MS", "IDLE_BY_STORE_TIME_MS", "RecordTime", "RocketMQSink", "RocketMQSource"]
 
@@ -107,7 +108,7 @@ class RocketMQSource(RecordSource):
         elif given is None:
             idle_ms = IDLE_BY_FIELD_MS if any(map(_by_field, analysis.nodes)) else IDLE_BY_STORE_TIME_MS
             if plan.idle_s is not None:
-                idle_ms = int(plan.idle_s * 1000)
+                idle_ms = to_milliseconds(plan.idle_s)
             options["heartbeatInterval"] = f"{idle_ms}ms"
         time = f"{self.time.value}Timestamp"
         options = {name: value for name, value in options.items() if name.lower() not in _OWN}

@@ -28,6 +28,7 @@ from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, BODY, ERROR, TAG, TIME, VALUE, WINDOW
 from pyspark_rocketmq.streams.plan.lambda_projection import Field, Projection
 from pyspark_rocketmq.streams.plan.nodes import Node, Schema, Shape
+from pyspark_rocketmq.streams.plan.times import to_milliseconds
 
 __all__ = ["TIME_FORMAT", "WINDOW_ID", "Flow", "column", "parse_result", "parse_schema", "window_id"]
 
@@ -327,7 +328,7 @@ class Flow:
         """Set the watermark's delay after the newest time, if there is no watermark yet."""
         if self.watermarked:
             return self
-        df = self.df.withWatermark(TIME, f"{int(delay_s * 1000)} milliseconds")
+        df = self.df.withWatermark(TIME, f"{to_milliseconds(delay_s)} milliseconds")
         return replace(self, df=df, watermarked=True)
 
 

@@ -15,10 +15,16 @@ __all__ = [
     "TumblingWindow",
     "Window",
     "WindowBuilder",
+    "to_milliseconds",
 ]
 
 WINDOW_FIELDS: Final = ("start_time", "end_time", "fire_time")
 """The fields that a window's results have besides the group and the results."""
+
+
+def to_milliseconds(seconds: float) -> int:
+    """Return seconds in milliseconds, rounded: 64.1 times 1000 is a little less than 64100."""
+    return round(seconds * 1000)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,27 +46,27 @@ class Time:
     @classmethod
     def milliseconds(cls, count: float) -> Self:
         """Return a duration in milliseconds."""
-        return cls(int(count))
+        return cls(round(count))
 
     @classmethod
     def seconds(cls, count: float) -> Self:
         """Return a duration in seconds."""
-        return cls(int(count * 1000))
+        return cls(to_milliseconds(count))
 
     @classmethod
     def minutes(cls, count: float) -> Self:
         """Return a duration in minutes."""
-        return cls(int(count * 60_000))
+        return cls(round(count * 60_000))
 
     @classmethod
     def hours(cls, count: float) -> Self:
         """Return a duration in hours."""
-        return cls(int(count * 3_600_000))
+        return cls(round(count * 3_600_000))
 
     @classmethod
     def days(cls, count: float) -> Self:
         """Return a duration in days of 24 hours."""
-        return cls(int(count * 86_400_000))
+        return cls(round(count * 86_400_000))
 
     def __str__(self) -> str:
         return f"{self.length_ms} milliseconds"
