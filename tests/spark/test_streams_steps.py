@@ -636,3 +636,45 @@ def test_a_field_called_key_is_no_label_of_a_split(spark):
     counted = parts().window(TumblingWindow.of(Time.minutes(1))).groupBy("key").count("n").toDataStream()
     assert table(counted.toPrint().test(rows), "key", "n") == [("k", 2), ("l", 1)]
     assert parts().filter("key = 'k'").toPrint().test(rows) == [row for _, row in rows[:2]]
+
+
+def visits(spark):
+    source = StreamBuilder("key", spark).source("t", schema="key string, n int")
+    return source.keyBy(lambda visit: visit["n"])
+
+
+VISITS = [at(1, key="a", n=1), at(2, key="b", n=1), at(3, key="b", n=2)]
+
+
+class Records:
+    """An accumulator of what it gets."""
+
+    def __init__(self):
+        self.found = []
+
+    def addValue(self, value):
+        self.found.append(value)
+
+    def result(self, context):  # noqa: ARG002 - the name is RocketMQ Streams'
+        return self.found
+
+    def clone(self):
+        return Records()
+
+
+def test_values_are_grouped_by_their_key_and_not_by_a_field_of_this_name(spark):
+    by_n = visits(spark)
+    window = WindowBuilder.tumblingWindow(Time.seconds(10))
+    for counts in (by_n.count(), by_n.window(window).count()):
+        assert table(counts.test(VISITS), "key", "value") == [("1", 2), ("2", 1)]
+    sizes = by_n.window(window).count().keyBy(lambda result: result["value"]).window(window).count()
+    assert table(sizes.test(VISITS), "key", "value") == [("1", 1), ("2", 1)]
+
+
+def test_an_accumulator_gets_values_as_they_are(spark):
+    by_n = visits(spark)
+    window = WindowBuilder.tumblingWindow(Time.seconds(10))
+    one, two, three = (visit for _, visit in VISITS)
+    for stream in (by_n, by_n.window(window)):
+        found = stream.aggregate(Records()).test(VISITS)
+        assert table(found, "key", "value") == [("1", [one, two]), ("2", [three])]

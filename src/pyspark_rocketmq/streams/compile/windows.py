@@ -78,6 +78,7 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
         raise PlanError("session windows emit no results before their end", step=node.name)
     if collects:
         flow = flow.with_text()
+    flow = _take_key(flow, node.keys)
     # Rows can be late only in the first step with state, and only in streams.
     first = flow.df.isStreaming and not flow.watermarked
     flow = flow.with_watermark(node.watermark_s).without_beats()
@@ -133,6 +134,7 @@ def aggregate_groups(flow: Flow, node: p.Group, guard: Guard) -> Flow:
     overflowing = select_overflows(flow, node.aggregates, node.numeric)
     if any(item.kind in OVER_RECORDS for item in node.aggregates):
         flow = flow.with_text()
+    flow = _take_key(flow, node.keys)
     if flow.beats:
         flow = replace(flow, df=flow.df.where(~F.col(BEAT)).drop(BEAT), beats=False)
     if node.incremental and flow.df.isStreaming:
@@ -217,12 +219,20 @@ def _parse_inputs(
     flow: Flow, keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...], guard: Guard, node: p.Node
 ) -> Flow:
     """Return the flow with the fields of keys and results."""
-    if flow.keyed and KEY in keys and KEY not in flow.columns:
-        flow = replace(flow, df=flow.df.withColumn(KEY, F.col(TAG)), columns=(*flow.columns, KEY))
-    names = [*keys, *(item.field for item in aggregates if item.field is not None)]
-    if flow.shape is Shape.TEXT and set(names) <= set(flow.columns):
+    names = [name for name in keys if not (flow.keyed and name == KEY)]
+    names += [item.field for item in aggregates if item.field is not None]
+    return flow if flow.shape is Shape.TEXT and not names else flow.with_fields(names, guard, node)
+
+
+def _take_key(flow: Flow, keys: tuple[str, ...]) -> Flow:
+    """Return the flow with the key of the newer API in place of a field of its name.
+
+    To be called when the records' text is made: users' functions get records with their own fields.
+    """
+    if not (flow.keyed and KEY in keys):
         return flow
-    return flow.with_fields(names, guard, node)
+    names = [name for name in flow.columns if name.lower() != KEY]
+    return replace(flow, df=flow.df.withColumn(KEY, F.col(TAG)), columns=(*names, KEY))
 
 
 def _assign_windows(flow: Flow, node: p.Windowed, *, first: bool) -> tuple[DataFrame, Column]:
