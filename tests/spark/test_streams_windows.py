@@ -587,6 +587,17 @@ def test_typed_fields_keep_their_types(spark):
         ),
         (
             lambda s: (
+                s.distinct("k")
+                .selectTimestamp("t")
+                .window(TumblingWindow.of(Time.days(1)))
+                .count()
+                .toDataStream()
+                .test([])
+            ),
+            r"selectTimestamp\('t'\) before that step.*time#3",
+        ),
+        (
+            lambda s: (
                 s.window(TumblingWindow.of(Time.seconds(1)))
                 .count("n")
                 .toDataStream()

@@ -128,7 +128,11 @@ class DataStream(StreamOutput, DataStreamNames):
         )
 
     def selectTimestamp(self, time: Callable[[Any], Any] | str) -> DataStream:
-        """Set the event time: a field's name, a function that returns milliseconds or an aware datetime."""
+        """Set the event time: a field's name, a function that returns milliseconds or an aware datetime.
+
+        Call it before windows, joins and ``distinct``. After them, a field is refused if a later step waits
+        for the watermark, and records to which a function gives an older time than the watermark are late.
+        """
         if isinstance(time, str):
             name = self._job.step("time")
             return self._next(p.TimeSelect(name=name, input=self._node, field=time))

@@ -18,6 +18,7 @@ from pyspark_rocketmq.streams.compile.windows import (
     KEY,
     aggregate_groups,
     aggregate_windows,
+    check_time_field,
     drop_duplicates,
     rank_rows,
     take_time_field,
@@ -130,7 +131,10 @@ class Compiler:
                 flow = self._parse_named(node, node.input, node.fields).with_hidden_identity()
                 return flow.select(map(column, node.fields), node.fields, shape=Shape.COLUMNS)
             case p.TimeSelect():
-                return take_time_field(self._parse_named(node, node.input), node.field, self.guard, node)
+                flow = self._parse_named(node, node.input)
+                if not p.ends(node) and self.analysis.lateness_s(node) is not None:
+                    check_time_field(flow, node.field, node)
+                return take_time_field(flow, node.field, self.guard, node)
             case p.Select():
                 flow = self.flow(node.input)
                 labels = map(_label, node.labels)

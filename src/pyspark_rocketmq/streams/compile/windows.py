@@ -38,7 +38,14 @@ from pyspark_rocketmq.streams.plan.times import (
     to_milliseconds,
 )
 
-__all__ = ["aggregate_groups", "aggregate_windows", "drop_duplicates", "rank_rows", "take_time_field"]
+__all__ = [
+    "aggregate_groups",
+    "aggregate_windows",
+    "check_time_field",
+    "drop_duplicates",
+    "rank_rows",
+    "take_time_field",
+]
 
 _DELAY: Final = "spark.watermarkDelayMs"
 _SESSION: Final = "spark.sessionWindow"
@@ -60,17 +67,23 @@ def take_time_field(flow: Flow, field: str, guard: Guard, step: p.Node) -> Flow:
     return replace(flow, df=df.withColumn(TIME, F.col("__new_time")).drop("__new_time"))
 
 
+def check_time_field(flow: Flow, field: str, step: p.Node) -> None:
+    """Raise a PlanError for a stream that has a watermark: Spark would miss it in the new time."""
+    if flow.watermarked:
+        raise PlanError(
+            f"a step before it waits for a watermark, of another time: use selectTimestamp({field!r}) "
+            "before that step, and windows without a field",
+            step=step.name,
+        )
+
+
 def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> Flow:
     """Return the results of windows."""
     collects = any(item.kind in OVER_RECORDS for item in node.aggregates)
     flow = _parse_inputs(flow, node.keys, node.aggregates, guard, node)
     if node.window.time_field is not None:
-        if streaming and flow.watermarked:  # which Spark would miss
-            raise PlanError(
-                f"a step before it waits for a watermark, of another time: use selectTimestamp("
-                f"{node.window.time_field!r}) before that step, and windows without a field",
-                step=node.name,
-            )
+        if streaming:
+            check_time_field(flow, node.window.time_field, node)
         flow = take_time_field(flow, node.window.time_field, guard, node)
     flow = without_too_long(flow, node.aggregates, node.numeric, guard, node)
     overflowing = select_overflows(flow, node.aggregates, node.numeric)
