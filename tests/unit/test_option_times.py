@@ -95,6 +95,26 @@ def test_a_local_time_before_1970(moment: str) -> None:
         start(startingTimestamp=moment, timeZone="UTC")
 
 
+@pytest.mark.parametrize(
+    ("number", "unit"),
+    [
+        (EIGHT_UTC // 1000, "seconds"),
+        (EIGHT_UTC * 1000, "microseconds"),
+        (EIGHT_UTC * 10**6, "nanoseconds"),
+    ],
+)
+def test_a_time_in_another_unit_than_milliseconds_is_an_error(number: int, unit: str) -> None:
+    """It would be a time of 1970, or one after all messages: a query would read everything, or nothing."""
+    for options in (
+        {"startingTimestamp": str(number)},
+        {"endingTimestamp": str(number)},
+        {"startingOffsetsByTimestamp": f'{{"orders": {number}}}'},
+        {"startingOffsetsByTimestamp": f'{{"orders": {{"broker-a": {{"0": "{number}"}}}}}}'},
+    ):
+        with pytest.raises(OptionError, match=f"{number} is a time in {unit}: write {EIGHT_UTC}"):
+            parse_options(SourceOptions, BASE | options)
+
+
 def test_options_with_a_zone_travel_to_other_processes() -> None:
     options = parse_options(
         SourceOptions, BASE | {"startingTimestamp": "2024-01-31T08:00", "timeZone": "Asia/Tokyo"}

@@ -30,7 +30,7 @@ def is_time(text: str) -> bool:
     try:
         TIMESTAMP.parse(with_local_zone(text))
     except ValueError:
-        return False
+        return text.strip().isdecimal()  # digits alone are a wrong time, such as one in seconds
     return True
 
 

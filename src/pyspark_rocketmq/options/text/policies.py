@@ -25,7 +25,13 @@ from pyspark_rocketmq.model import (
     StartPolicy,
 )
 from pyspark_rocketmq.options.declare import Kind
-from pyspark_rocketmq.options.text.times import TIMESTAMP, Moment, TimesByQueue, parse_long
+from pyspark_rocketmq.options.text.times import (
+    TIMESTAMP,
+    Moment,
+    TimesByQueue,
+    parse_long,
+    parse_milliseconds,
+)
 
 __all__ = [
     "ASSIGNMENT",
@@ -80,7 +86,7 @@ def _time_position(value: Any) -> Moment:
         case bool():
             pass
         case int() if value >= 0:
-            return AtTimestamp(parse_long(value))
+            return AtTimestamp(parse_milliseconds(value))
         case str():
             return TIMESTAMP.parse(value)
     raise ValueError(

@@ -24,11 +24,14 @@ __all__ = [
     "Moment",
     "TimesByQueue",
     "parse_long",
+    "parse_milliseconds",
     "resolve_time",
     "resolve_times",
 ]
 
 _MAX_LONG: Final = (1 << 63) - 1
+_CENTURY_MS: Final = range(946_684_800_000, 4_102_444_800_000)
+"""2000 to 2100."""
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
 _UTC: Final = frozenset({"utc", "gmt", "ut", "z"})
 
@@ -104,10 +107,31 @@ def parse_long(number: int) -> int:
     return number
 
 
+def parse_milliseconds(number: int) -> int:
+    """Return a time in milliseconds since the epoch.
+
+    A time of 2000 to 2100 in another unit would be one of 1970, or after all messages: a query would silently
+    read everything, or nothing.
+
+    Raises
+    ------
+    ValueError
+    """
+    in_units = (
+        ("seconds", number * 1000),
+        ("microseconds", number // 1000),
+        ("nanoseconds", number // 10**6),
+    )
+    for unit, milliseconds in in_units:
+        if milliseconds in _CENTURY_MS:
+            raise ValueError(f"{number} is a time in {unit}: write {milliseconds}")
+    return parse_long(number)
+
+
 def _timestamp(text: str) -> Moment:
     stripped = text.strip()
     if stripped.isascii() and stripped.isdigit():
-        return AtTimestamp(parse_long(int(stripped)))
+        return AtTimestamp(parse_milliseconds(int(stripped)))
     if stripped.lower() == "now":
         return Ago(0)
     if stripped.startswith("-") and not stripped[1:].isdigit():
