@@ -107,7 +107,7 @@ def test_the_list_of_options_is_in_the_order_of_a_dictionary() -> None:
 
 def test_what_is_left_out_ends_nothing() -> None:
     with pytest.warns(CompatibilityWarning, match="vipChannel"):
-        found = source({"consumerGroup": None, "path": "x", "vipChannel": "true", "pullBatchSize": 7})
+        found = source({"consumerGroup": None, "vipChannel": "true", "pullBatchSize": 7})
     assert found.pull_batch_size == 7
 
 
@@ -164,8 +164,16 @@ def test_the_same_option_twice_is_fine_while_the_values_agree() -> None:
 
 def test_every_spelling_is_unambiguous() -> None:
     spellings = [s.lower() for declared in list_declared(SourceOptions) for s in declared.spellings]
-    spellings += [key.lower() for key in SourceOptions.COMPATIBILITY] + list(SourceOptions.IGNORED)
+    spellings += [key.lower() for key in SourceOptions.COMPATIBILITY]
     assert len(spellings) == len(set(spellings))
+
+
+@pytest.mark.parametrize("cls", [SourceOptions, SinkOptions])
+@pytest.mark.parametrize("key", ["path", "paths"])
+def test_a_path_is_an_error(cls: type[Options], key: str) -> None:
+    """It was ignored: ``load("payments")`` and ``save("payments")`` took the topic of the option."""
+    with pytest.raises(OptionError, match="a topic has no path: name it in the option topic"):
+        parse_options(cls, {"nameServer": "a:1", "topic": "orders", key: "payments"})
 
 
 def test_a_required_option_says_how_to_give_it() -> None:
@@ -196,7 +204,8 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_keys_of_spark_are_left_alone() -> None:
-    assert source(path="whatever") == source()
+    given = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
+    assert parse_options(SinkOptions, {**given, "queryName": "q"}) == parse_options(SinkOptions, given)
 
 
 def test_compatibility_keys_are_accepted_with_one_warning() -> None:

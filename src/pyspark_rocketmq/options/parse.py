@@ -31,6 +31,9 @@ O = TypeVar("O", bound="Options")  # noqa: E741 - O for options
 _OF_CATALOG: Final = "option."
 """How Spark repeats the options of ``CREATE TABLE … USING``."""
 
+_PATHS: Final = frozenset({"path", "paths"})
+"""How Spark passes the argument of ``load``, ``save`` and ``start``."""
+
 _CREDENTIALS: Final = frozenset({"accessKey", "secretKey", "securityToken", "credentialsFile"})
 
 
@@ -175,6 +178,11 @@ def _unknown(key: str, options: tuple[Option, ...], elsewhere: Mapping[str, str]
             "Spark's catalog does not keep the options of a table: instead of CREATE TABLE, use CREATE "
             "TEMPORARY VIEW name USING rocketmq OPTIONS (…), or a job of `pyspark-rocketmq sql`",
             option=key[len(_OF_CATALOG) :],
+        )
+    if key.lower() in _PATHS:
+        return OptionError(
+            "a topic has no path: name it in the option topic, and give load(), save() and start() none",
+            option=key,
         )
     instead = next((o for o in options if o.name == elsewhere.get(key.lower())), None)
     if instead is not None:

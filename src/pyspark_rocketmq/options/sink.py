@@ -60,7 +60,6 @@ class SinkOptions(Options):
     # The last two are Spark's, for queries with asyncProgressTrackingEnabled.
     IGNORED: ClassVar[frozenset[str]] = frozenset(
         {
-            "path",
             "queryname",
             "asyncprogresstrackingcheckpointintervalms",
             "_asyncprogresstrackingoverridesinksupportcheck",

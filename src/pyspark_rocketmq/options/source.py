@@ -73,7 +73,6 @@ class SourceOptions(Options):
         Not exactly one of topic, subscribePattern and assign is set, or options contradict one another.
     """
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"path"})
     COMPATIBILITY: ClassVar[Mapping[str, str]] = {
         "pull.consumer.cache.initialCapacity": "a Java map's initial size",
         "pull.consumer.cache.maxCapacity": "connections are pooled by broker, not by queue",
