@@ -109,7 +109,7 @@ _OF_READS: Final = frozenset(
         *("storeHost", "reconsumeTimes", "preparedTransactionOffset", "bodyCrc", "offset", "timestamp"),
     )
 )
-"""Columns of a read that a write ignores: the broker assigns new values."""
+"""Columns of a read that a write ignores in rows as they were read: the broker assigns new values."""
 
 _AS_READ: Final = frozenset({"queueoffset", "offset"})
 _ORIGIN: Final = frozenset({"brokerName", "queueId"})
@@ -194,6 +194,11 @@ def sink_layout(schema: StructType, options: SinkOptions) -> SinkLayout:
     copies: list[tuple[int, int]] = []
     for place, field in enumerate(schema.fields):
         if field.name.lower() in _OF_READS:
+            if not as_read:  # rows of another origin: the value would be lost, such as a time of the event
+                raise OptionError(
+                    f"the rows have a column {field.name!r}, which a write cannot set: only rows with "
+                    "queueOffset, as they were read, may have it. Select the columns that are to be sent"
+                )
             continue
         name = _column(field.name)
         if name in positions:

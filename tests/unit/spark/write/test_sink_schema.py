@@ -63,6 +63,8 @@ def test_names_have_aliases_and_no_case(name: str) -> None:
         ("body string, key string, keys string", "two columns mean 'keys'"),
         ("body string, shardingKey string, messageGroup string", "two columns mean 'shardingKey'"),
         ("body string, brokerName string", "needs the column 'queueId'"),
+        ("body string, timestamp timestamp", "'timestamp', which a write cannot set: only rows"),
+        ("body binary, storeTimestamp timestamp, msgId string", "'storeTimestamp', which a write cannot set"),
         ("body string, xyzzy string", "no part of a message: there are 'body', 'topic', 'tags', "),
     ],
 )
