@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
-from pyspark_rocketmq.model import OffsetRange
+from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model import MessageQueue, OffsetRange
 from pyspark_rocketmq.offsets.offset_lookup import PlanningClient, check_filter, resolve_batch
 from pyspark_rocketmq.offsets.queue_lookup import wait_for_queues
 from pyspark_rocketmq.options import ClientOptions, SourceOptions
@@ -98,4 +99,24 @@ def resolve_ranges(
     check_listed(start, queues)
     check_listed(end, queues)
     check_filter(client, queues, options)
-    return resolve_batch(client, start, end, queues, options, start_time_ms=moment, clock=clock)
+    ranges = resolve_batch(client, start, end, queues, options, start_time_ms=moment, clock=clock)
+    if options.assign:
+        _check_assigned(client, queues)
+    return ranges
+
+
+def _check_assigned(client: PlanningClient, queues: Collection[MessageQueue]) -> None:
+    """Check that the topics have the queues: of one that never existed, a broker says that it is empty.
+
+    A queue with messages that the route hides is a loss, about which `failOnDataLoss` decides.
+    """
+    known = {queue for topic in {queue.topic for queue in queues} for queue in client.read_queues(topic)}
+    brokers = {(queue.topic, queue.broker_name) for queue in known}  # a static topic's are others
+    absent = [q for q in queues if q not in known and (q.topic, q.broker_name) in brokers]
+    ends = client.max_offsets(absent) if absent else {}
+    if wrong := [str(queue) for queue in absent if not ends[queue]]:
+        there = ", ".join(map(str, sorted(known)))
+        raise OptionError(
+            f"assign names {', '.join(wrong)}, which the topic does not have; there are {there}",
+            option="assign",
+        )

@@ -36,6 +36,18 @@ def test_reads_from_earliest_to_latest():
     assert planned(world()) == [(OffsetRange(A0, 0, 10), OffsetRange(A1, 4, 10))]
 
 
+def test_a_queue_that_the_topic_never_had_is_an_error():
+    """A broker says that it is empty, and the batch had no rows of it, without a word."""
+    mq, a2 = world(), MessageQueue("orders", "broker-a", 2)
+    mq.logs[a2] = []
+    mq.unreadable = {a2}
+    assert planned(mq, assign='{"orders": {"broker-a": [1]}}') == [(OffsetRange(A1, 4, 10),)]
+    with pytest.raises(OptionError, match="assign names orders@broker-a:2, which the topic does not have"):
+        planned(mq, assign='{"orders": {"broker-a": [1, 2]}}')
+    mq.send(a2)  # it had messages: whether they are lost is not decided here
+    assert len(planned(mq, assign='{"orders": {"broker-a": [1, 2]}}')) == 1
+
+
 def test_waits_for_every_broker_that_had_queues():
     """What is not in the plan is not read later."""
     mq = world()
