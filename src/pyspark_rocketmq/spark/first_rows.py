@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.options.text.kinds import parse_duration_ms
 from pyspark_rocketmq.spark.query_end import ends_within, stop_query
 
@@ -50,6 +51,7 @@ def take_rows(
     """
     if rows < 1:
         raise OptionError("rows is 1 or more", rows=rows)
+    require(timeout, str, "timeout", must='a text with its unit, such as "30 s"')
     try:
         timeout_s = parse_duration_ms(timeout) / 1000
     except ValueError as error:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.clocks import FakeClock
 
+from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.spark import first_rows
 
 
@@ -36,3 +39,10 @@ def test_less_than_a_millisecond_is_left_to_wait(monkeypatch: pytest.MonkeyPatch
     clock = FakeClock()
     monkeypatch.setattr(first_rows, "SYSTEM_CLOCK", clock)
     assert first_rows._when_there(EndlessQuery(clock), NoRows(), 10, 1.0) == []
+
+
+def test_a_number_is_no_timeout() -> None:
+    frame: Any = None
+    wrong: Any = 8
+    with pytest.raises(OptionError, match='timeout must be a text with its unit, such as "30 s", not 8'):
+        first_rows.take_rows(frame, timeout=wrong)
