@@ -59,7 +59,7 @@ def test_the_names_of_other_connectors_are_understood() -> None:
 
 
 def test_what_spark_adds_is_ignored() -> None:
-    parse(path="x", checkpointlocation="/c", queryname="q")
+    parse(checkpointlocation="/c", queryname="q")
     parse(
         asyncProgressTrackingEnabled=True,
         asyncProgressTrackingCheckpointIntervalMs=500,
