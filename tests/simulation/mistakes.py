@@ -263,7 +263,7 @@ PLANTS: Final = tuple(
         (
             "a broker that does not answer hides all others",
             "offsets.offset_lookup",
-            "if not error.retriable or not ends.readable:",
+            "if not may_come_back(error) or not ends.readable:",
             "if True:",
         ),
         (
@@ -652,8 +652,11 @@ PLANTS: Final = tuple(
         (
             "a slave's end is taken for the queue's",
             "spark.read.stream",
-            "origin.offsets,\n            ends.masters,\n            fail_on",
-            "origin.offsets,\n            ends.readable,\n            fail_on",
+            (
+                "            client.begins if self._frozen is None else client.min_offsets,"
+                "  # a run that ends needs all\n            *(origin.offsets, ends.masters),"
+            ),
+            "            client.min_offsets,\n            *(origin.offsets, ends.readable),",
         ),
         (
             "a topic whose broker restarts is missing at once",
