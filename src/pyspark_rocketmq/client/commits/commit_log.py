@@ -22,6 +22,7 @@ from pyspark_rocketmq.record.decode.commit_marks import Decided
 
 __all__ = ["CommitLog", "Committed", "find_commit_queue", "find_commit_queues"]
 __all__ += ["read_committed", "read_entries", "require_commit_queue", "warn_of_lost_commits"]
+__all__ += ["warn_of_waiting_commit", "warn_of_waiting_log"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -328,3 +329,19 @@ def warn_of_lost_commits(client: Client, log: MessageQueue, begins: Mapping[Mess
                 )
     except RocketMQError as error:
         _LOG.info("whether commits have expired is not known: %s", error)
+
+
+def warn_of_waiting_log(client: Client, log: MessageQueue, error: RocketMQError) -> None:
+    """Warn now and then that a commit topic cannot be read now."""
+    text = "the commit topic %s cannot be read, and its batches wait: %s"
+    client.warnings.warn(_LOG, text, log.topic, error, about=log)
+
+
+def warn_of_waiting_commit(client: Client, commit: Commit, queue: MessageQueue) -> None:
+    """Warn now and then that a committed batch waits for a queue."""
+    client.warnings.warn(
+        _LOG,
+        "batch %d of %s is committed and waits: %s ends before its messages, or does not answer",
+        *(commit.number, commit.owner, queue),
+        about=(commit.number, commit.owner),
+    )

@@ -8,9 +8,9 @@ offsets that the group, or a user's own store, has of all queues are enough to c
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from pyspark_rocketmq.client.client import Client
@@ -20,6 +20,8 @@ from pyspark_rocketmq.client.commits.commit_log import (
     Committed,
     require_commit_queue,
     warn_of_lost_commits,
+    warn_of_waiting_commit,
+    warn_of_waiting_log,
 )
 from pyspark_rocketmq.client.commits.holds import HoldTimes
 from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError
@@ -39,8 +41,6 @@ from pyspark_rocketmq.planning.commits.visible import (
 )
 
 __all__ = ["BatchRows", "CommittedRows", "first_positions", "require_commit_queues"]
-
-_LOG: Final = logging.getLogger(__name__)
 
 _PATIENCE_MS: Final = 60_000
 """How long a batch that comes again waits for the broker of its commit topic."""
@@ -110,12 +110,17 @@ class CommittedRows:
             except RocketMQError as failure:
                 if not is_outage(failure):
                     raise
-                _LOG.warning("the commit topic %s waits: %s", queue.topic, failure)
+                warn_of_waiting_log(self._client, queue, failure)
         ahead = [commit.ranges for each in commits.values() for _, commit in each]
         self._known = join([clip(self._known, begins=positions), *ahead])
         begun = [each for log, (_, found) in self._open.items() for each in self._times.holding(log, found)]
         return CommitsAhead(
-            topics=self._topics, ends=ends, commits=commits, holds=find_holds(begun), known=self._known
+            topics=self._topics,
+            ends=ends,
+            commits=commits,
+            holds=find_holds(begun),
+            known=self._known,
+            on_wait=partial(warn_of_waiting_commit, self._client),
         )
 
     def split(self, ranges: Iterable[OffsetRange], floor: Mapping[MessageQueue, int]) -> BatchRows:

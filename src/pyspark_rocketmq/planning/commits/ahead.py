@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.planning.commits.records import Commit, Ranges
@@ -13,8 +11,6 @@ from pyspark_rocketmq.planning.commits.visible import expand, shrink
 from pyspark_rocketmq.planning.limit import Limits, admit
 
 __all__ = ["CommitsAhead"]
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +30,8 @@ class CommitsAhead:
         Where the messages of batches begin that will soon be committed.
     known : Ranges
         What commits list: offsets that are no unmarked messages.
+    on_wait : Callable
+        Called with a commit that has to wait, and a queue that cannot be read up to its messages now.
     """
 
     topics: frozenset[str]
@@ -41,6 +39,7 @@ class CommitsAhead:
     commits: Mapping[MessageQueue, Sequence[tuple[int, Commit]]]
     holds: Mapping[MessageQueue, int]
     known: Ranges
+    on_wait: Callable[[Commit, MessageQueue], None]
 
     def admit(
         self,
@@ -84,7 +83,7 @@ class CommitsAhead:
             if queue.topic in self.topics:
                 ends[queue] = max(position, self.ends.get(queue, position))
                 for offset, commit in self.commits.get(queue, ()):
-                    if (most is not None and rows and rows + commit.rows > most) or not _is_readable(
+                    if (most is not None and rows and rows + commit.rows > most) or not self._is_readable(
                         commit, positions, readable
                     ):
                         ends[queue] = max(position, offset)
@@ -92,23 +91,19 @@ class CommitsAhead:
                     rows += commit.rows
         return ends
 
+    def _is_readable(
+        self, commit: Commit, positions: Mapping[MessageQueue, int], readable: Mapping[MessageQueue, int]
+    ) -> bool:
+        """Whether all rows of a commit can be read now."""
+        for queue, parts in commit.ranges.items():
+            if queue not in positions or parts[-1][1] > readable.get(queue, 0):
+                self.on_wait(commit, queue)
+                return False
+        return True
+
 
 def _most_rows(limits: Limits, queues: int, elapsed_ms: int) -> int | None:
     """Return how many rows limits allow a batch, over all queues."""
     each = limits.max_rate_per_queue
     wanted = [limits.max_offsets, None if each is None else each * queues * elapsed_ms // 1000]
     return min((most for most in wanted if most is not None), default=None)
-
-
-def _is_readable(
-    commit: Commit, positions: Mapping[MessageQueue, int], readable: Mapping[MessageQueue, int]
-) -> bool:
-    """Return whether all rows of a commit can be read now; logs why not."""
-    for queue, parts in commit.ranges.items():
-        if queue not in positions or parts[-1][1] > readable.get(queue, 0):
-            _LOG.warning(
-                "batch %d of %s is committed and waits: %s ends before its messages, or does not answer",
-                *(commit.number, commit.owner, queue),
-            )
-            return False
-    return True

@@ -6,7 +6,6 @@ read when its commit is: the batch that follows the commit has all of them, wher
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -23,6 +22,8 @@ from pyspark_rocketmq.client.commits.commit_log import (
     find_commit_queues,
     read_committed,
     warn_of_lost_commits,
+    warn_of_waiting_commit,
+    warn_of_waiting_log,
 )
 from pyspark_rocketmq.client.commits.holds import HoldTimes
 from pyspark_rocketmq.client.read.settled_ends import settle_ends
@@ -63,8 +64,6 @@ T = TypeVar("T")
 MAX_KNOWN: Final = 20_000
 """How many of the last records are kept to skip messages by; older ones are read twice at most."""
 
-
-_LOG: Final = logging.getLogger(__name__)
 
 _READABLE_MS: Final = 10_000
 """How long a batch waits until committed messages can be read. It takes milliseconds."""
@@ -200,8 +199,7 @@ class CommittedStreamReader(RocketMQStreamReader):
         for queue, failure in failed.items():
             if frozen is not None or not is_outage(failure):
                 raise failure
-            text = "the commit topic %s cannot be read, and its batches wait: %s"
-            client.warnings.warn(_LOG, text, queue.topic, failure, about=queue)
+            warn_of_waiting_log(client, queue, failure)
         return looks
 
     def _look_at(self, queue: MessageQueue, end: int, last: SourceOffset) -> _Look:
@@ -285,12 +283,7 @@ class CommittedStreamReader(RocketMQStreamReader):
             mine = _selected(commit.ranges, self._options)
             behind = [queue for queue, parts in mine.items() if parts[-1][1] > reach.get(queue, 0)]
             if behind:
-                self._open_client().warnings.warn(
-                    _LOG,
-                    "batch %d of %s is committed and waits: %s ends before its messages, or does not answer",
-                    *(commit.number, commit.owner, behind[0]),
-                    about=(commit.number, commit.owner),
-                )
+                warn_of_waiting_commit(self._open_client(), commit, behind[0])
                 return offset, rows
             if rows and most is not None and rows + commit.rows > most:
                 return offset, rows
