@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
-from pyspark_rocketmq.errors import NameServerError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import (
+    BrokerNotFoundError,
+    NameServerError,
+    RocketMQError,
+    TopicNotFoundError,
+)
 from pyspark_rocketmq.model import MessageQueue
 from pyspark_rocketmq.offsets.planning_client import OPERATION_TIMEOUT_MS, PlanningClient
 from pyspark_rocketmq.options import SourceOptions
@@ -16,6 +21,7 @@ from pyspark_rocketmq.planning.topics.discovery import match_topics
 
 __all__ = [
     "is_outage",
+    "outlast_outage",
     "queues_and_brokers",
     "queues_to_read",
     "retry_until",
@@ -141,3 +147,23 @@ def retry_until(
                 logged_s = clock.monotonic()
                 _LOG.warning("trying again for %.0f s: %s", deadline.remaining_s, error)
         clock.sleep(min(_PAUSE_S, deadline.remaining_s))
+
+
+def outlast_outage(ask: Callable[[], T], *, clock: Clock, deadline: Deadline) -> T:
+    """Call until it succeeds, while brokers or name servers are down.
+
+    Raises
+    ------
+    BrokerNotFoundError
+        Also for a topic that the name servers do not know: they forget the topics of brokers that are down.
+    RocketMQError
+    """
+
+    def attempt() -> T:
+        try:
+            return ask()
+        except (TopicNotFoundError, NameServerError) as error:
+            message = f"no broker has the topic now: {error.message}"
+            raise BrokerNotFoundError(message, **error.facts) from error
+
+    return retry_until(attempt, lambda error: error.retriable, clock=clock, deadline=deadline)

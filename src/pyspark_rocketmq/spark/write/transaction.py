@@ -11,15 +11,8 @@ import pyarrow as pa
 
 from pyspark_rocketmq.client.send.committed_scan import CommittedScan
 from pyspark_rocketmq.client.send.half_messages import HALF_SCHEMA, Ending, end_half_messages, target_queues
-from pyspark_rocketmq.errors import (
-    BrokerNotFoundError,
-    DataLossError,
-    NameServerError,
-    RocketMQError,
-    SendError,
-    TopicNotFoundError,
-)
-from pyspark_rocketmq.offsets.queue_lookup import retry_until
+from pyspark_rocketmq.errors import DataLossError, RocketMQError, SendError
+from pyspark_rocketmq.offsets.queue_lookup import outlast_outage
 from pyspark_rocketmq.spark.write.transaction_lease import Lease
 from pyspark_rocketmq.spark.write.transaction_log import Decision, TransactionLog, TransactionName
 
@@ -207,24 +200,13 @@ class Transactions:
         scan = CommittedScan(self._client, halves, decision.since)
         self._patiently(scan.look)
         self._client.clock.sleep(_QUIET_S)
-        while self._patiently(
-            scan.look
-        ):  # another process may still be committing; eventually all are committed
+        while self._patiently(scan.look):  # another process may be committing: eventually all is committed
             self._client.clock.sleep(_QUIET_S)
         return scan.missing()
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """Retry while brokers or name servers are down: name servers forget the topics of such brokers."""
-
-        def attempt() -> T:
-            try:
-                return ask()
-            except (TopicNotFoundError, NameServerError) as error:
-                message = f"no broker has the topic now: {error.message}"
-                raise BrokerNotFoundError(message, **error.facts) from error
-
         clock, deadline = self._client.clock, self._client.deadline(self._outage_timeout_ms)
-        return retry_until(attempt, lambda error: error.retriable, clock=clock, deadline=deadline)
+        return outlast_outage(ask, clock=clock, deadline=deadline)
 
 
 def roll_back(client: Client, group: str, halves: pa.Table) -> None:

@@ -12,16 +12,10 @@ from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.commits.commit_log import read_entries, require_commit_queue
 from pyspark_rocketmq.client.send.producer import Producer, ProducerOptions
 from pyspark_rocketmq.client.send.readable import wait_until_readable
-from pyspark_rocketmq.errors import (
-    BrokerNotFoundError,
-    NameServerError,
-    RocketMQError,
-    SendError,
-    TopicNotFoundError,
-)
+from pyspark_rocketmq.errors import RocketMQError, SendError
 from pyspark_rocketmq.model import MessageQueue, MessageSelector, OutgoingMessage, SendResult
 from pyspark_rocketmq.model.names import commit_topic_of
-from pyspark_rocketmq.offsets.queue_lookup import retry_until
+from pyspark_rocketmq.offsets.queue_lookup import outlast_outage
 from pyspark_rocketmq.options import SinkOptions
 from pyspark_rocketmq.planning.commits.records import Abort, Begin, Commit, Ranges, Record, encode_record
 from pyspark_rocketmq.planning.commits.visible import Entry, is_valid, join
@@ -279,23 +273,17 @@ class RangeCommits:
         return self._queue
 
     def patiently(self, ask: Callable[[], T]) -> T:
-        """Retry while brokers or name servers are down: name servers forget the topics of such brokers.
-
-        They are waited for as long as ``outageTimeout`` says.
-        """
+        """Retry while brokers or name servers are down, as long as ``outageTimeout`` says."""
 
         def attempt() -> T:
             try:
                 return ask()
-            except RocketMQError as error:
+            except RocketMQError:
                 self._client.invalidate(self._topic)
-                if not isinstance(error, TopicNotFoundError | NameServerError):
-                    raise
-                message = f"no broker has the topic now: {error.message}"
-                raise BrokerNotFoundError(message, **error.facts) from error
+                raise
 
         clock, deadline = self._client.clock, self._client.deadline(self._options.outage_timeout_ms)
-        return retry_until(attempt, lambda error: error.retriable, clock=clock, deadline=deadline)
+        return outlast_outage(attempt, clock=clock, deadline=deadline)
 
 
 class TaskRanges:
