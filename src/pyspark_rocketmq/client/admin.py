@@ -56,6 +56,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 READ_WRITE: Final = Permission.READ | Permission.WRITE
+_BROKER_CONFIG: Final = Call(
+    GetBrokerConfigRequest(), lambda response: decode_broker_properties(response.require().body)
+)
 
 
 class Admin:
@@ -88,10 +91,7 @@ class Admin:
 
     def broker_config(self, broker_name: str) -> dict[str, str]:
         """Return the settings of a broker's master."""
-        call = Call(
-            GetBrokerConfigRequest(), lambda response: decode_broker_properties(response.require().body)
-        )
-        return self._at(self._names(None, broker_name), call)[broker_name]
+        return self._at(self._names(None, broker_name), _BROKER_CONFIG)[broker_name]
 
     def set_broker_config(self, broker_name: str, settings: Mapping[str, str]) -> None:
         """Change settings of a broker's master at runtime, and read them back.
@@ -101,9 +101,9 @@ class Admin:
         OptionError
             The broker did not apply a setting: its name is unknown or its value is malformed.
         """
-        call = Call(UpdateBrokerConfigRequest(), done, encode_broker_properties(settings))
-        self._at(self._names(None, broker_name), call)
-        now = self.broker_config(broker_name)
+        names = self._names(None, broker_name)
+        self._at(names, Call(UpdateBrokerConfigRequest(), done, encode_broker_properties(settings)))
+        now = self._at(names, _BROKER_CONFIG)[broker_name]
         for name, value in settings.items():
             if now.get(name) != value:
                 raise OptionError(
