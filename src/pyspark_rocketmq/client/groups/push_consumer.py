@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -17,7 +16,7 @@ from typing import Final, Self
 from pyspark_rocketmq.client.client import Client
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.client.groups.membership import Membership, create_client_id
-from pyspark_rocketmq.client.groups.push_delivery import Delivery, Listener
+from pyspark_rocketmq.client.groups.push_delivery import Delivery, Listener, require_listener
 from pyspark_rocketmq.client.groups.push_lane import BrokerLane, LaneMember
 from pyspark_rocketmq.client.groups.push_options import PushOptions
 from pyspark_rocketmq.client.groups.push_progress import FileProgress, GroupProgress, Progress, StartOffsets
@@ -36,9 +35,11 @@ from pyspark_rocketmq.planning.assign import allocate
 __all__ = ["PushConsumer"]
 
 _LOG: Final = logging.getLogger(__name__)
+
 _JOIN_S: Final = 5.0
 _OPERATION_MS: Final = 5_000
 """The timeout of one step at a broker, after which the next step runs."""
+
 _MANY: Final = 1e12
 _LOOKUPS: Final = 10
 """How often a missing retry topic is looked up before the next rebalance (``rebalance_ms``)."""
@@ -146,7 +147,7 @@ class PushConsumer:
             raise OptionError("call start() once, after subscribe()", group=self.group)
         if self._ends.is_set():
             raise OptionError("the consumer is closed: create another one", group=self.group)
-        _require_listener(listener)
+        require_listener(listener)
         if self._is_inherited:  # created before a fork: each process is a member
             self._process_id, self.client_id = self._identify()
         options = self.options
@@ -387,14 +388,3 @@ class PushConsumer:
         for name in sorted({*self._lanes, *(queue.broker_name for queue in mine)}):
             self._lane(name).assign(topic, {queue for queue in mine if queue.broker_name == name})
         self._unassigned.discard(topic)
-
-
-def _require_listener(listener: Listener) -> None:
-    """Check that messages can be passed: otherwise each of them would become a dead letter."""
-    if not callable(listener):
-        raise OptionError(f"the listener must be a function of messages, not a {type(listener).__name__}")
-    if any(map(inspect.iscoroutinefunction, (listener, type(listener).__call__))):
-        raise OptionError(
-            "the listener must not be async: it is called in threads without an event loop. A function may "
-            "use asyncio.run_coroutine_threadsafe(...).result()"
-        )

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -23,7 +24,7 @@ from pyspark_rocketmq.client.net.connection import Connection, Response
 from pyspark_rocketmq.client.net.pipelining import Call, pipeline
 from pyspark_rocketmq.client.send.producer import Producer
 from pyspark_rocketmq.client.trace.records import CallTracing, TraceWriter, WatchedCall
-from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, RocketMQError
+from pyspark_rocketmq.errors import BrokerError, BrokerNotFoundError, OptionError, RocketMQError
 from pyspark_rocketmq.model import Message, MessageQueue
 from pyspark_rocketmq.options.text.kinds import require_member
 from pyspark_rocketmq.record.ids import encode_host, is_address_of
@@ -33,6 +34,7 @@ from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 __all__ = [
     "Delivery",
     "Listener",
+    "require_listener",
     "send_back_request",
     "send_messages_back",
     "storing_address",
@@ -258,3 +260,14 @@ def with_original_topic(message: Message, namespace: Namespace = NO_NAMESPACE) -
     """
     topic = message.properties.get(_RETRY_TOPIC)
     return message if topic is None else message._replace(topic=namespace.plain(topic))
+
+
+def require_listener(listener: Listener) -> None:
+    """Check that messages can be passed: otherwise each of them would become a dead letter."""
+    if not callable(listener):
+        raise OptionError(f"the listener must be a function of messages, not a {type(listener).__name__}")
+    if any(map(inspect.iscoroutinefunction, (listener, type(listener).__call__))):
+        raise OptionError(
+            "the listener must not be async: it is called in threads without an event loop. A function may "
+            "use asyncio.run_coroutine_threadsafe(...).result()"
+        )
