@@ -56,17 +56,17 @@ class Time:
     @classmethod
     def minutes(cls, count: float) -> Self:
         """Return a duration in minutes."""
-        return cls(round(count * 60_000))
+        return cls.seconds(count * 60)
 
     @classmethod
     def hours(cls, count: float) -> Self:
         """Return a duration in hours."""
-        return cls(round(count * 3_600_000))
+        return cls.minutes(count * 60)
 
     @classmethod
     def days(cls, count: float) -> Self:
         """Return a duration in days of 24 hours."""
-        return cls(round(count * 86_400_000))
+        return cls.hours(count * 24)
 
     def __str__(self) -> str:
         return f"{self.length_ms} milliseconds"
