@@ -75,7 +75,7 @@ def with_transactions(plan: Plan) -> Plan:
         return plan
     hostile = bool(plan.kills.driver) or chance.random() < 0.5
     kills = replace(plan.kills, midway=0.3, zombie=0.15) if hostile else plan.kills
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     kinds = {"answers to commits of a transaction"} if chance.random() < 0.5 else set[str]()
     more = draw_more_faults(chance, span_s, kinds, (1, 3, 6))
     return replace(plan, sink=plan.sink.made_transactional(), kills=kills).with_faults(more)
@@ -87,7 +87,7 @@ def with_group(plan: Plan) -> Plan:
     likes = not (plan.static or plan.lossy or plan.strict or plan.compacted or plan.retires)
     if not likes or chance.random() < 0.75:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=10.0) + 10.0
+    span_s = plan.last_fault_s(default=10.0) + 10.0
     kinds = {"answers to members of a group"} if chance.random() < 0.5 else set[str]()
     more = draw_more_faults(chance, span_s, kinds, (1, 3, 6))
     return replace(plan, group=GroupPlan.drawn(chance, span_s)).with_faults(more)
@@ -112,7 +112,7 @@ def with_proxies(plan: Plan) -> Plan:
     unknown = plan.group or plan.static or plan.compacted or plan.retires or transactional
     if unknown or chance.random() < 0.85:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     more = draw_more_faults(chance, span_s, {"a proxy is away"}, (0, 1, 2))
     return replace(plan, proxies=chance.choice((1, 1, 2))).with_faults(more)
 
@@ -165,7 +165,7 @@ def with_bystanders(plan: Plan) -> Plan:
     known = plan.static or plan.compacted or plan.lossy or plan.strict or plan.retires or plan.proxies
     if known or plan.sink is None or plan.group is not None or chance.random() < 0.5:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     faults = [fault for fault in plan.faults if fault.kind in _HARMLESS]
     moments = [chance.uniform(0.5, span_s) for _ in range(chance.choice((1, 2, 3)))]
     faults += [
@@ -241,7 +241,7 @@ def _with_staging(plan: Plan) -> Plan:
     if plan.sink is None or chance.random() < 0.2:
         return plan
     hostile = bool(plan.kills.driver) or chance.random() < 0.5
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     changed = replace(
         plan,
         sinks=chance.choice((1, 2)),
@@ -277,7 +277,7 @@ def with_forgetful_name_servers(plan: Plan) -> Plan:
     others = plan.sink is None or plan.sinks or plan.group or plan.bystanders or plan.check_s
     if special or others or chance.random() < 0.7:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     moments = [chance.uniform(0.5, span_s) for _ in range(chance.choice((4, 8, 12)))]
     more = [Fault(at_s, "name servers forget", 0.1, chance.getrandbits(32)) for at_s in moments]
     return replace(plan, kills=replace(plan.kills, executor=0.3)).with_faults(more)
@@ -299,7 +299,7 @@ def with_removed_queues(plan: Plan) -> Plan:
     others = plan.sinks or plan.direct or (plan.sink is not None and plan.sink.transactional)
     if not plan.allowed[_CLOSES] or plan.queues < 2 or special or others or chance.random() < 0.6:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     closed = draw_more_faults(chance, 4 * span_s, {_CLOSES}, (1, 2, 4))
     removed = [Fault(fault.at_s + chance.uniform(31.0, 40.0), _REMOVES, 10.0, fault.dice) for fault in closed]
     return replace(plan, queues=chance.choice((2, 3))).with_faults([*closed, *removed])
@@ -310,7 +310,7 @@ def with_hidden_queues(plan: Plan) -> Plan:
     chance = plan.own_chance("hidden queues")
     if not plan.allowed[HIDES] or plan.queues < 2 or chance.random() < 0.9:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     return plan.with_faults(draw_more_faults(chance, span_s, {HIDES}, (1, 2, 3)))
 
 
@@ -319,7 +319,7 @@ def with_more_faults(plan: Plan) -> Plan:
     chance = plan.own_chance("more faults")
     allowed = plan.allowed
     kinds = [kind for kind in _MORE if allowed[kind] and chance.random() < 0.25]
-    more = draw_more_faults(chance, max((fault.at_s for fault in plan.faults), default=5.0), kinds)
+    more = draw_more_faults(chance, plan.last_fault_s(default=5.0), kinds)
     return plan.with_faults(more)
 
 
@@ -364,7 +364,7 @@ def with_edge_answers(plan: Plan) -> Plan:
     chance = plan.own_chance("edge answers")
     if chance.random() < 0.6:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     away = plan.bystanders or plan.retires
     kinds = [kind for kind in sorted(EDGE_KINDS) if plan.allowed.get(kind, True)]
     kinds = [kind for kind in kinds if kind not in REFUSED_FOR_GOOD and not (kind == GOES_AWAY and away)]
@@ -382,7 +382,7 @@ def with_unknown_settings(plan: Plan) -> Plan:
     chance = plan.own_chance("unknown settings")
     if not (plan.compacted or plan.lossy or plan.strict) or chance.random() < 0.5:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     if plan.compacted and not plan.sink and chance.random() < 0.9:  # what was asked waits for many messages
         plan = replace(plan, writers=((100, 0.0, False),), body_bytes=4_000, queues=chance.choice((1, 2)))
         habits = replace(plan.habits, bytes_per_s=1e5)
@@ -398,7 +398,7 @@ def with_lost_index(plan: Plan) -> Plan:
     chance = plan.own_chance("lost index")
     if not (plan.lossy or plan.strict) or chance.random() < 0.5:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     return plan.with_faults(draw_more_faults(chance, span_s, {"an index file is deleted"}, (1, 2, 4)))
 
 

@@ -107,6 +107,10 @@ class Plan:
         """How far the slowest clock of a broker is ahead: 0 or less."""
         return min((0, *self.clocks_ms))
 
+    def last_fault_s(self, *, default: float) -> float:
+        """When the last fault begins."""
+        return max((fault.at_s for fault in self.faults), default=default)
+
     @property
     def on_corrupt(self) -> str:
         """What the reader does with messages that do not decode; nothing: there are none."""

@@ -30,7 +30,7 @@ def with_broker_clocks(plan: Plan) -> Plan:
     ahead_ms = (0, 2_000, -2_000, 30_000, -30_000, 3_600_000)
     clocked = replace(plan, clocks_ms=tuple(chance.choice(ahead_ms) for _ in range(3)))
     kinds = {"a broker's clock jumps ahead", "a broker's clock is set back"}
-    span_s = max((fault.at_s for fault in plan.faults), default=5.0)
+    span_s = plan.last_fault_s(default=5.0)
     more = draw_more_faults(chance, span_s, {kind for kind in kinds if plan.allowed[kind]}, (0, 1, 3))
     return clocked.with_faults(more)
 
@@ -139,7 +139,7 @@ def with_freezes_within_requests(plan: Plan) -> Plan:
     chance = plan.own_chance("freezes within requests")
     if plan.group is None or plan.group.slots < 2 or chance.random() < 0.5:
         return plan
-    span_s = max((fault.at_s for fault in plan.faults), default=10.0)
+    span_s = plan.last_fault_s(default=10.0)
     more = [
         Move(
             chance.uniform(0.5, span_s),

@@ -121,7 +121,7 @@ class World:
         self.job = self._job(client) if plan.job else None
         self.narrow = self._narrow(client) if plan.narrow else None
         self.checks = self._checks() if plan.check_s else None
-        self.last_fault_s = max((fault.at_s for fault in plan.faults), default=0.0)
+        self.last_fault_s = plan.last_fault_s(default=0.0)
         self.heals_at_s = max((fault.at_s + fault.lasts_s for fault in plan.faults), default=0.0) + 1.0
         self._begin()
 
