@@ -17,7 +17,7 @@ from pyspark_rocketmq.client.read.queue_reader import read_messages
 from pyspark_rocketmq.client.read.read_options import ReadOptions
 from pyspark_rocketmq.client.requests import TOOLS_GROUP
 from pyspark_rocketmq.client.retry import retry
-from pyspark_rocketmq.errors import BrokerError, CorruptMessageError, OptionError, RemoteProtocolError
+from pyspark_rocketmq.errors import BrokerError, CorruptMessageError, OptionError
 from pyspark_rocketmq.model import Message, MessageQueue, OffsetRange
 from pyspark_rocketmq.record.ids import is_address_of
 from pyspark_rocketmq.record.message import decode_messages
@@ -174,10 +174,22 @@ def _stored_at(client: Client, topic: str, raw: bytes, wanted: str) -> Message |
     if not addr:
         return None
     request = ViewMessageRequest(offset=position, topic=topic)
+    deadline = client.deadline()
+
+    def attempt() -> memoryview:
+        connection = client.connection(addr)
+        answer = connection.call(request, deadline=deadline.sooner(client.request_timeout_ms))
+        return answer.require(topic=topic).body
+
     try:
-        response = client.connection(addr).call(request, deadline=client.deadline(client.request_timeout_ms))
-        found = decode_messages(response.require(topic=topic).body, broker_name=broker_name)
-    except (BrokerError, CorruptMessageError, RemoteProtocolError):
+        body = retry(attempt, deadline=deadline, clock=client.clock, random=client.random)
+        found = decode_messages(body, broker_name=broker_name)
+    except CorruptMessageError:
         return None  # no message begins there
+    except BrokerError as error:
+        # A broker that is busy, or refuses the account, does not say that: its errors have classes.
+        if type(error) is not BrokerError or error.code != ResponseCode.SYSTEM_ERROR:
+            raise
+        return None
     named = (message._replace(topic=client.namespace.plain(message.topic)) for message in found)
     return next((message for message in named if message.offset_msg_id == wanted), None)
