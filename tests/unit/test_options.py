@@ -787,6 +787,10 @@ def test_one_partition_a_queue_contradicts_splitting() -> None:
     [
         ({"tags": "a", "sqlFilter": "b = 1"}, "either tags or sqlFilter"),
         ({"startTimestamp": "7"}, "startTimestamp needs startFrom=timestamp"),
+        (
+            {"startFrom": "timestamp", "startTimestamp": "1767225600"},
+            "1767225600 is a time in seconds: write 1767225600000",
+        ),
         ({"heartbeatIntervalMs": "0"}, "heartbeatIntervalMs must be 1 or more"),
         ({"storeTimeoutMs": "0"}, "storeTimeoutMs must be 1 or more"),
     ],

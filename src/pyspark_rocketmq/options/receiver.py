@@ -21,6 +21,7 @@ from pyspark_rocketmq.options.pulling import (
     tags_option,
 )
 from pyspark_rocketmq.options.text.kinds import BOOLEAN, DURATION_MS, GROUP, TOPICS, choice, whole_number
+from pyspark_rocketmq.options.text.times import MILLISECONDS
 
 __all__ = ["Allocation", "MessageModel", "ReceiverOptions", "StartFrom"]
 
@@ -100,7 +101,7 @@ class ReceiverOptions(Options):
     )
     timestamp_ms: int | None = option(
         "startTimestamp",
-        whole_number(0, example=1_767_225_600_000),
+        MILLISECONDS,
         default=None,
         default_text="30 minutes ago",
         doc="For startFrom=timestamp: store time of the first message to read, in milliseconds since the "

@@ -16,12 +16,14 @@ from pyspark_rocketmq.client import (
     AsyncProducer,
     AsyncPullConsumer,
     Client,
+    ConsumeFromWhere,
     MessageQueue,
     OutgoingMessage,
     Producer,
     ProducerOptions,
     PullConsumer,
     PushConsumer,
+    PushOptions,
 )
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.options import ClientOptions
@@ -277,3 +279,24 @@ def test_subscriptions(topic: Any, expression: Any, told: str) -> None:
 def test_a_group_is_a_text(group: Any) -> None:
     with pytest.raises(OptionError, match="the consumer group must be a text, not"):
         PushConsumer(group, NOWHERE)
+
+
+IN_SECONDS = r"timestamp_ms is in milliseconds .*: 1767225600 is a time in seconds: write 1767225600000"
+
+
+def test_a_time_in_seconds_is_no_start_of_a_group() -> None:
+    with pytest.raises(OptionError, match=IN_SECONDS):
+        PushOptions(start=ConsumeFromWhere.TIMESTAMP, timestamp_ms=1_767_225_600)
+    with pytest.raises(OptionError, match="timestamp_ms must be a whole number from 0 on, not a datetime"):
+        PushOptions(start=ConsumeFromWhere.TIMESTAMP, timestamp_ms=datetime.datetime(2026, 1, 1))  # type: ignore[arg-type] # noqa: DTZ001
+
+
+def test_an_offset_is_not_searched_by_a_time_in_seconds() -> None:
+    async def ask() -> None:
+        async with AsyncPullConsumer("g", NOWHERE) as consumer:
+            await consumer.search_offset(QUEUE, 1_767_225_600)
+
+    with PullConsumer("g", NOWHERE) as consumer, pytest.raises(OptionError, match=IN_SECONDS):
+        consumer.search_offset(QUEUE, 1_767_225_600)
+    with pytest.raises(OptionError, match=IN_SECONDS):
+        asyncio.run(ask())

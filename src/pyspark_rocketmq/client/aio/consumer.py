@@ -17,6 +17,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, PullResult
 from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.options import ClientOptions
+from pyspark_rocketmq.options.text.times import require_milliseconds
 from pyspark_rocketmq.remoting.header import GetTopicConfigRequest
 
 __all__ = ["AsyncPullConsumer"]
@@ -109,8 +110,9 @@ class AsyncPullConsumer:
         return (await self._client.max_offsets((queue,)))[queue]
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset of the first message stored at or after a time."""
-        return (await self._client.offsets_at({queue: timestamp_ms}, group=self.group))[queue]
+        """Return the offset of the first message stored at or after a time, as `PullConsumer` does."""
+        moment = require_milliseconds(timestamp_ms, "timestamp_ms")
+        return (await self._client.offsets_at({queue: moment}, group=self.group))[queue]
 
     async def _pull(
         self,

@@ -10,6 +10,7 @@ from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model.arguments import require, require_whole
 from pyspark_rocketmq.options.choices import ObjectPolicy
 from pyspark_rocketmq.options.text.kinds import require_member
+from pyspark_rocketmq.options.text.times import require_milliseconds
 from pyspark_rocketmq.planning.assign import AllocateStrategy
 
 __all__ = ["ConsumeFromWhere", "ConsumeResult", "PushOptions"]
@@ -128,6 +129,8 @@ class PushOptions:
         require_whole(self.max_reconsume_times, "max_reconsume_times", -1)
         if self.timestamp_ms is not None and self.start is not ConsumeFromWhere.TIMESTAMP:
             raise OptionError("timestamp_ms needs start=ConsumeFromWhere.TIMESTAMP", value=self.timestamp_ms)
+        if self.timestamp_ms is not None:
+            require_milliseconds(self.timestamp_ms, "timestamp_ms")
         if self.progress_file is not None:
             require(self.progress_file, Path, "progress_file")
         if self.progress_file is not None and not self.broadcasting:

@@ -31,6 +31,7 @@ from pyspark_rocketmq.model import (
 )
 from pyspark_rocketmq.model.arguments import require, require_queue, require_whole
 from pyspark_rocketmq.options import ClientOptions
+from pyspark_rocketmq.options.text.times import require_milliseconds
 from pyspark_rocketmq.record.message import decode_messages
 
 __all__ = ["SUSPEND_LAG_MS", "PullConsumer", "as_selector", "check_pull", "pull_result"]
@@ -164,8 +165,15 @@ class PullConsumer:
         return self._client.max_offsets((queue,))[queue]
 
     def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset of the first message stored at or after a time. See `Client.offsets_at`."""
-        return self._client.offsets_at({queue: timestamp_ms}, group=self.group)[queue]
+        """Return the offset of the first message stored at or after a time. See `Client.offsets_at`.
+
+        Raises
+        ------
+        OptionError
+            The time is one in seconds, or in another unit than milliseconds.
+        """
+        moment = require_milliseconds(timestamp_ms, "timestamp_ms")
+        return self._client.offsets_at({queue: moment}, group=self.group)[queue]
 
     def _pull(
         self,

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Ago, AtOffsets, AtTimestamp, MessageQueue
+from pyspark_rocketmq.model.arguments import require_whole
 from pyspark_rocketmq.options.declare import Kind
-from pyspark_rocketmq.options.text.kinds import parse_duration_ms
+from pyspark_rocketmq.options.text.kinds import parse_duration_ms, whole_number
 
 __all__ = [
+    "MILLISECONDS",
     "TIMESTAMP",
     "TIME_ZONE",
     "LocalTime",
@@ -25,6 +27,7 @@ __all__ = [
     "TimesByQueue",
     "parse_long",
     "parse_milliseconds",
+    "require_milliseconds",
     "resolve_time",
     "resolve_times",
 ]
@@ -128,6 +131,20 @@ def parse_milliseconds(number: int) -> int:
     return parse_long(number)
 
 
+def require_milliseconds(number: int, name: str) -> int:
+    """Return an argument that is a time in milliseconds since the epoch, as `parse_milliseconds`.
+
+    Raises
+    ------
+    OptionError
+    """
+    require_whole(number, name, 0)
+    try:
+        return parse_milliseconds(number.__index__())  # numpy's numbers may overflow
+    except ValueError as error:
+        raise OptionError(f"{name} is in milliseconds since the epoch: {error}") from None
+
+
 def _timestamp(text: str) -> Moment:
     stripped = text.strip()
     if stripped.isascii() and stripped.isdigit():
@@ -162,5 +179,7 @@ def _time_zone(text: str) -> tzinfo:
         raise ValueError("unknown time zone") from None
 
 
+_WHOLE: Final = whole_number(0, example=1_767_225_600_000)
+MILLISECONDS: Final = replace(_WHOLE, parse=lambda text: parse_milliseconds(_WHOLE.parse(text)))
 TIMESTAMP: Final = Kind("milliseconds since the epoch, ISO 8601, now, or a time ago", "-10m", _timestamp)
 TIME_ZONE: Final = Kind("a region or an offset from UTC", "Europe/Berlin", _time_zone)
