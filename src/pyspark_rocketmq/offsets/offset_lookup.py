@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark_rocketmq.client.clock import Clock, Deadline
 from pyspark_rocketmq.client.read.settled_ends import settle_ends
-from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, TopicNotFoundError
+from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, RouteError, TopicNotFoundError
 from pyspark_rocketmq.model import MessageQueue, OffsetRange, StartPolicy
 from pyspark_rocketmq.offsets.planning_client import (
     OPERATION_TIMEOUT_MS,
@@ -214,7 +214,21 @@ def fetch_running_ends(
     slaves = options.event_time_alignment is EventTime.OFF
     ends = client.ends(_queues_with_a_route(client, options), patience_ms=patience_ms, slaves=slaves)
     _check_answered(ends, is_outage)  # with `assign`, a topic whose only broker is down is not left out above
+    if options.assign:
+        _warn_of_absent(client, [queue for queue, end in ends.masters.items() if not end])
     return ends
+
+
+def _warn_of_absent(client: PlanningClient, empty: Iterable[MessageQueue]) -> None:
+    """Warn of queues that their topic does not have. A topic may get them: a stream waits for their rows."""
+    for queue in empty:
+        try:
+            there = client.read_queues(queue.topic)
+        except RouteError:  # name servers are down, and brokers work without them
+            continue
+        if queue not in there and any(each.broker_name == queue.broker_name for each in there):
+            text = "assign names %s, which the topic does not have, and its rows are waited for; there are %s"
+            client.warnings.warn(_LOG, text, queue, ", ".join(map(str, there)), about=queue)
 
 
 def _check_answered(ends: Ends, may_come_back: Callable[[RocketMQError], bool]) -> None:

@@ -99,6 +99,25 @@ def test_one_broker_that_is_busy_is_left_out_and_one_that_denies_ends_the_query(
         ask()
 
 
+def test_an_assigned_queue_that_the_topic_does_not_have_is_told(mq, caplog) -> None:
+    """Its broker says that it is empty, and a stream waited for its rows without a word."""
+    a2 = MessageQueue("orders", "broker-a", 2)
+    mq.logs[a2] = []
+    mq.unreadable = {a2}
+    given = options(assign='{"orders": {"broker-a": [1, 2]}}')
+    for _ in range(3):
+        assert fetch_running_ends(mq, given).masters == {A1: 3, a2: 0}
+    assert caplog.text.count("assign names orders@broker-a:2, which the topic does not have") == 1
+    assert "there are orders@broker-a:0, orders@broker-a:1, orders@broker-b:0" in caplog.text
+    caplog.clear()
+    mq.unreadable = set()
+    mq.clock.now_s += 600
+    fetch_running_ends(mq, given)  # the topic has got it
+    mq.read_queues = raises(TopicNotFoundError("there is no route"))
+    fetch_running_ends(mq, given)
+    assert not caplog.text
+
+
 def test_no_answer_at_all_is_an_error(mq) -> None:
     refuse(mq, A0, A1, B0, error=BUSY)
     with pytest.raises(FlowControlError):
