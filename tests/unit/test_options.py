@@ -91,6 +91,15 @@ def test_an_option_of_kafka_s_source_names_the_one_here() -> None:
     assert caught.value.facts == {"option": "kafka.group.id"}
 
 
+def test_an_option_of_the_other_side_says_so() -> None:
+    with pytest.raises(OptionError, match=r"^unknown option createTopic: that is an option of writes, and"):
+        source(createTopic="true")
+    with pytest.raises(
+        OptionError, match=r"^unknown option startingoffsets: that is an option of reads, and"
+    ):
+        parse_options(SinkOptions, BASE | {"startingoffsets": "earliest"}, environ={})
+
+
 @pytest.mark.parametrize("name", ["option.nameserver", "OPTION.topic"])
 def test_the_options_of_a_table_in_sparks_catalog_are_an_error_that_says_what_to_use(name: str) -> None:
     with pytest.raises(OptionError, match=r"does not keep the options of a table: .*CREATE TEMPORARY VIEW"):

@@ -157,7 +157,7 @@ def _sort_out(
             compatible.append(compatibility[lowered])
             continue
         if lowered not in by_key:
-            raise _unknown(key, options, cls.ELSEWHERE)
+            raise _of_other_side(key, cls) or _unknown(key, options, cls.ELSEWHERE)
         o, spelling = by_key[lowered]
         text = (str(value).lower() if isinstance(value, bool) else str(value)).strip()
         if (here := cls.TRANSLATED.get(lowered, {}).get(text.lower())) is not None:
@@ -170,6 +170,22 @@ def _sort_out(
             )
         texts[o.name] = (text, spelling)
     return texts, compatible, became
+
+
+def _of_other_side(key: str, cls: type[Options]) -> OptionError | None:
+    """Return the error for an option of writes in a read, and the other way round."""
+    from pyspark_rocketmq.options.sink import SinkOptions  # noqa: PLC0415 - for errors only
+    from pyspark_rocketmq.options.source import SourceOptions  # noqa: PLC0415
+
+    sides: dict[type[Options], tuple[type[Options], str]] = {
+        SourceOptions: (SinkOptions, "that is an option of writes, and this is a read"),
+        SinkOptions: (SourceOptions, "that is an option of reads, and this is a write"),
+    }
+    if cls not in sides:
+        return None
+    other, reason = sides[cls]
+    known = {o.name.lower() for o in list_declared(other)}  # an alias may be a slip of a name of this side
+    return OptionError(f"unknown option {key}: {reason}", option=key) if key.lower() in known else None
 
 
 def _unknown(key: str, options: tuple[Option, ...], elsewhere: Mapping[str, str]) -> OptionError:
