@@ -36,6 +36,7 @@ from pyspark_rocketmq.dstream.strategies import (
 )
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MessageQueue, StartPolicy
+from pyspark_rocketmq.model.arguments import require
 from pyspark_rocketmq.offsets.offset_lookup import (
     PlanningClient,
     check_filter,
@@ -164,7 +165,7 @@ class RocketMQUtils:
         """
         flags = {"autoCommit": autoCommit, "forceSpecial": forceSpecial, "failOnDataLoss": failOnDataLoss}
         check_stream(consumerStrategy, locationStrategy, messageHandler, **flags)
-        names = _parse(TOPICS, "topics", topics if isinstance(topics, str) else ",".join(topics))
+        names = _parse(TOPICS, "topics", _joined(topics))
         group = _parse(GROUP, "groupId", groupId)
         strategy, asked = with_kafka_reset(consumerStrategy, options or {})
         given = _with_conf(ssc.sparkContext, asked)
@@ -368,7 +369,14 @@ def _interval_ms(ssc: StreamingContext) -> int:
     return int(ssc._jssc.ssc().graph().batchDuration().milliseconds())  # noqa: SLF001
 
 
+def _joined(topics: str | Iterable[str]) -> str:
+    if isinstance(topics, str) or not isinstance(topics, Iterable):
+        return topics
+    return ",".join(require(topic, str, "each topic", must="a text") for topic in topics)
+
+
 def _parse(kind: Kind[T], name: str, text: str) -> T:
+    require(text, str, name, must="a text")
     try:
         return kind.parse(text)
     except ValueError as error:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from pyspark_rocketmq.dstream import ConsumerStrategy, LocationStrategies, OffsetRange, TopicQueueId
+from pyspark_rocketmq.dstream import (
+    ConsumerStrategy,
+    LocationStrategies,
+    OffsetRange,
+    RocketMQUtils,
+    TopicQueueId,
+)
 from pyspark_rocketmq.dstream.arguments import check_reading, check_stream
 from pyspark_rocketmq.dstream.ranges import to_ranges
 from pyspark_rocketmq.errors import OptionError
@@ -74,3 +82,16 @@ def test_a_flag_is_no_text(flag):
     """Where the text "false" was true, and the stream committed."""
     with pytest.raises(OptionError, match="autoCommit is True or False"):
         check_stream(ConsumerStrategy.earliest, EVENLY, None, autoCommit=flag)
+
+
+def test_groups_and_topics_are_texts():
+    """They failed with an AttributeError or a TypeError of their parser."""
+    context: Any = None  # nothing is asked of it
+    with pytest.raises(OptionError, match=r"^groupId must be a text, not None"):
+        RocketMQUtils.createRDD(context, None, [RANGE])  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="topics must be a text, not None"):
+        RocketMQUtils.createMQPullStream(context, "g", None)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="each topic must be a text, not None"):
+        RocketMQUtils.createMQPullStream(context, "g", ["t", None])  # type: ignore[list-item]
+    with pytest.raises(OptionError, match="groupId must be a text, not 5"):
+        RocketMQUtils.createRDD(context, 5, [RANGE])  # type: ignore[arg-type]
