@@ -318,17 +318,23 @@ def find_late_begins(
     created = tuple(queue for queue in found.created if first_topics(queue.topic))
     others = tuple(queue for queue in found.new if queue not in created)
     resolve_late = partial(resolve_offsets, client, strategy=TimestampStrategy.LATEST)  # it may be empty
-    try:
-        return {
-            **resolve_late(late, others, options, start_time_ms=started_at_ms),
-            **resolve_late(newer, created, options, start_time_ms=0),
-        }
-    except RocketMQError as error:
-        if not error.retriable:
-            raise
-        text = "new queues wait: their first offset is unknown now: %s"
-        client.warnings.warn(_LOG, text, error, about=type(error))
-        return {}
+    begins: dict[MessageQueue, int] = {}
+    for name in sorted({queue.broker_name for queue in found.new}):  # a broker delays no queue of another
+        try:
+            begins |= {
+                **resolve_late(late, _at(name, others), options, start_time_ms=started_at_ms),
+                **resolve_late(newer, _at(name, created), options, start_time_ms=0),
+            }
+        except RocketMQError as error:
+            if not error.retriable:
+                raise
+            text = "new queues wait: their first offset is unknown now: %s"
+            client.warnings.warn(_LOG, text, error, about=(name, type(error)))
+    return begins
+
+
+def _at(broker_name: str, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+    return tuple(queue for queue in queues if queue.broker_name == broker_name)
 
 
 def find_moved_back(

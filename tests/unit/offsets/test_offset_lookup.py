@@ -307,6 +307,18 @@ def test_new_queues_wait_for_a_busy_broker_and_a_denied_permission_is_raised(mq)
                 late(mq, Earliest(), started_at_ms=mq.clock.now_ms())
 
 
+def test_new_queues_do_not_wait_for_a_busy_broker_of_others(mq) -> None:
+    ask = mq.min_offsets
+
+    def min_offsets(queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        if B0 in queues:
+            raise BUSY
+        return ask(queues)
+
+    mq.min_offsets = min_offsets
+    assert late(mq, Earliest(), started_at_ms=mq.clock.now_ms()) == {A1: 0}
+
+
 def test_a_grown_queue_begins_at_its_first_message_and_an_unknown_broker_at_the_start_of_the_query(
     mq,
 ) -> None:
