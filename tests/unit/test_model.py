@@ -104,6 +104,7 @@ def test_a_message_with_a_value_of_another_type_is_refused_by_its_name(given, sa
         ({"delay_ms": -1}, "delay_ms is negative"),
         ({"delay_ms": 2**63 - 1}, "too large for brokers: they would deliver the message immediately"),
         ({"deliver_at_ms": -1}, "deliver_at_ms is negative"),
+        ({"deliver_at_ms": 1_767_225_600}, "1767225600 is a time in seconds: write 1767225600000"),
         ({"delay_level": 19}, "delay_level goes from 1 to 18"),
     ],
 )

@@ -7,11 +7,13 @@ from typing import SupportsIndex, TypeVar
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model.messages import OutgoingMessage
+from pyspark_rocketmq.model.numbers import parse_milliseconds
 from pyspark_rocketmq.model.queues import MessageQueue
 
 __all__ = [
     "require",
     "require_messages",
+    "require_milliseconds",
     "require_offsets",
     "require_queue",
     "require_queues",
@@ -61,6 +63,20 @@ def require_whole(value: int, name: str, least: int, most: int = 2**63 - 1) -> N
     if not isinstance(value, SupportsIndex) or not least <= value.__index__() <= most:
         bounds = f"from {least} on" if most == 2**63 - 1 else f"from {least} to {most}"
         raise _wrong(name, f"a whole number {bounds}", value)
+
+
+def require_milliseconds(number: int, name: str) -> int:
+    """Return an argument that is a time in milliseconds since the epoch, as `parse_milliseconds`.
+
+    Raises
+    ------
+    OptionError
+    """
+    require_whole(number, name, 0)
+    try:
+        return parse_milliseconds(number.__index__())  # numpy's numbers may overflow
+    except ValueError as error:
+        raise OptionError(f"{name} is in milliseconds since the epoch: {error}") from None
 
 
 def require_queues(queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:

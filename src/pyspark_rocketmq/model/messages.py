@@ -6,10 +6,11 @@ import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, index
 from typing import Final, NamedTuple, NoReturn, SupportsIndex
 
 from pyspark_rocketmq.errors import OptionError
+from pyspark_rocketmq.model.numbers import parse_milliseconds
 from pyspark_rocketmq.model.queues import MessageQueue
 
 __all__ = [
@@ -106,8 +107,8 @@ class OutgoingMessage:
         1 to 18 (1 s to 2 h by the broker's table); 0 for no delay.
     delay_ms, deliver_at_ms : int, optional
         Any delay, or delivery time (milliseconds since the epoch), by default up to three days ahead: brokers
-        refuse more. A time in the past is delivered immediately. RocketMQ 5 only; older brokers deliver
-        immediately.
+        refuse more. A time in the past is delivered immediately; one in seconds is an error. RocketMQ 5 only;
+        older brokers deliver immediately.
     wait_store_ok : bool
         Whether the broker responds only when the message is as durable as its configuration requires.
 
@@ -155,13 +156,22 @@ class OutgoingMessage:
                 topic=self.topic,
                 delay_ms=self.delay_ms,
             )
-        if self.deliver_at_ms is not None and self.deliver_at_ms < 0:
-            raise OptionError("deliver_at_ms is negative", topic=self.topic, deliver_at_ms=self.deliver_at_ms)
+        if self.deliver_at_ms is not None:
+            _check_moment(self, self.deliver_at_ms)
 
     @property
     def delayed(self) -> bool:
         """Whether the delivery of the message is delayed."""
         return bool(self.delay_level) or self.delay_ms is not None or self.deliver_at_ms is not None
+
+
+def _check_moment(message: OutgoingMessage, deliver_at_ms: int) -> None:
+    if deliver_at_ms < 0:
+        raise OptionError("deliver_at_ms is negative", topic=message.topic, deliver_at_ms=deliver_at_ms)
+    try:
+        parse_milliseconds(index(deliver_at_ms))
+    except ValueError as error:
+        raise OptionError(f"deliver_at_ms is in milliseconds: {error}", topic=message.topic) from None
 
 
 _KINDS: Final = {

@@ -15,9 +15,8 @@ from pyspark_rocketmq.client.read.pull_filter import settle_selector
 from pyspark_rocketmq.client.retry import retry_async
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import MASTER_ID, MessageQueue, MessageSelector, PullResult
-from pyspark_rocketmq.model.arguments import require
+from pyspark_rocketmq.model.arguments import require, require_milliseconds
 from pyspark_rocketmq.options import ClientOptions
-from pyspark_rocketmq.options.text.times import require_milliseconds
 from pyspark_rocketmq.remoting.header import GetTopicConfigRequest
 
 __all__ = ["AsyncPullConsumer"]

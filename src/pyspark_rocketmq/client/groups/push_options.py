@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark_rocketmq.errors import OptionError
-from pyspark_rocketmq.model.arguments import require, require_whole
+from pyspark_rocketmq.model.arguments import require, require_milliseconds, require_whole
 from pyspark_rocketmq.options.choices import ObjectPolicy
 from pyspark_rocketmq.options.text.kinds import require_member
-from pyspark_rocketmq.options.text.times import require_milliseconds
 from pyspark_rocketmq.planning.assign import AllocateStrategy
 
 __all__ = ["ConsumeFromWhere", "ConsumeResult", "PushOptions"]

@@ -29,9 +29,8 @@ from pyspark_rocketmq.model import (
     PullResult,
     PullStatus,
 )
-from pyspark_rocketmq.model.arguments import require, require_queue, require_whole
+from pyspark_rocketmq.model.arguments import require, require_milliseconds, require_queue, require_whole
 from pyspark_rocketmq.options import ClientOptions
-from pyspark_rocketmq.options.text.times import require_milliseconds
 from pyspark_rocketmq.record.message import decode_messages
 
 __all__ = ["SUSPEND_LAG_MS", "PullConsumer", "as_selector", "check_pull", "pull_result"]

@@ -24,14 +24,9 @@ from pyspark_rocketmq.model import (
     Position,
     StartPolicy,
 )
+from pyspark_rocketmq.model.numbers import parse_long, parse_milliseconds
 from pyspark_rocketmq.options.declare import Kind
-from pyspark_rocketmq.options.text.times import (
-    TIMESTAMP,
-    Moment,
-    TimesByQueue,
-    parse_long,
-    parse_milliseconds,
-)
+from pyspark_rocketmq.options.text.times import TIMESTAMP, Moment, TimesByQueue
 
 __all__ = [
     "ASSIGNMENT",

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pyspark_rocketmq.errors import OptionError
 from pyspark_rocketmq.model import Ago, AtOffsets, AtTimestamp, MessageQueue
-from pyspark_rocketmq.model.arguments import require_whole
+from pyspark_rocketmq.model.numbers import parse_milliseconds
 from pyspark_rocketmq.options.declare import Kind
 from pyspark_rocketmq.options.text.kinds import parse_duration_ms, whole_number
 
@@ -25,16 +25,10 @@ __all__ = [
     "LocalTime",
     "Moment",
     "TimesByQueue",
-    "parse_long",
-    "parse_milliseconds",
-    "require_milliseconds",
     "resolve_time",
     "resolve_times",
 ]
 
-_MAX_LONG: Final = (1 << 63) - 1
-_CENTURY_MS: Final = range(946_684_800_000, 4_102_444_800_000)
-"""2000 to 2100."""
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
 _UTC: Final = frozenset({"utc", "gmt", "ut", "z"})
 
@@ -96,53 +90,6 @@ def resolve_times(times: TimesByQueue, zone: tzinfo | None, option: str) -> AtOf
         {queue: resolve_time(moment, zone, option) for queue, moment in times.queues.items()},
         topics={topic: resolve_time(moment, zone, option) for topic, moment in times.topics.items()},
     )
-
-
-def parse_long(number: int) -> int:
-    """Return a number that fits into 64 bits.
-
-    Raises
-    ------
-    ValueError
-    """
-    if number > _MAX_LONG:
-        raise ValueError(f"{number} is not a 64-bit number")
-    return number
-
-
-def parse_milliseconds(number: int) -> int:
-    """Return a time in milliseconds since the epoch.
-
-    A time of 2000 to 2100 in another unit would be one of 1970, or after all messages: a query would silently
-    read everything, or nothing.
-
-    Raises
-    ------
-    ValueError
-    """
-    in_units = (
-        ("seconds", number * 1000),
-        ("microseconds", number // 1000),
-        ("nanoseconds", number // 10**6),
-    )
-    for unit, milliseconds in in_units:
-        if milliseconds in _CENTURY_MS:
-            raise ValueError(f"{number} is a time in {unit}: write {milliseconds}")
-    return parse_long(number)
-
-
-def require_milliseconds(number: int, name: str) -> int:
-    """Return an argument that is a time in milliseconds since the epoch, as `parse_milliseconds`.
-
-    Raises
-    ------
-    OptionError
-    """
-    require_whole(number, name, 0)
-    try:
-        return parse_milliseconds(number.__index__())  # numpy's numbers may overflow
-    except ValueError as error:
-        raise OptionError(f"{name} is in milliseconds since the epoch: {error}") from None
 
 
 def _timestamp(text: str) -> Moment:
