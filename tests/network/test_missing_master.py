@@ -30,6 +30,7 @@ from pyspark_rocketmq.spark.read.schema import read_schema
 from pyspark_rocketmq.spark.read.stream import RocketMQStreamReader
 from pyspark_rocketmq.testing import MockCluster
 from pyspark_rocketmq.testing.faults import Delay, Refuse, Silence
+from pyspark_rocketmq.testing.wire import Reply
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -272,6 +273,27 @@ def test_a_readable_slave_is_read_while_its_master_is_away() -> None:
         assert stream.trigger() == {A0: 2, B0: 4}
         mq.start_broker("broker-b")
         eventually(lambda: stream.trigger() == {A0: 2, B0: 5}, 20.0, what="the master is read again")
+        stream.reader.stop()
+
+
+def test_a_slave_is_read_by_a_user_who_may_use_the_querys_group_only() -> None:
+    brokers = ("broker-a", "broker-b")
+    with MockCluster({"orders": 1}, brokers=brokers, slaves=1, slave_readable=True) as mq:
+        pull = mq._operations[RequestCode.PULL_MESSAGE]
+
+        def allow_the_group(replica: Any, frame: Any, limits: Any) -> Any:
+            group = frame.command.fields["consumerGroup"]
+            if group != "report":
+                return Reply(ResponseCode.NO_PERMISSION, remark=f"no permission to access Group:{group}")
+            return pull(replica, frame, limits)
+
+        mq._operations[RequestCode.PULL_MESSAGE] = allow_the_group
+        send(mq, A0, B0)
+        stream = Stream(mq, consumerGroup="report")
+        assert stream.trigger() == {A0: 1, B0: 1}
+        send(mq, B0)
+        mq.stop_broker("broker-b")
+        eventually(lambda: stream.trigger() == {A0: 1, B0: 2}, 10.0, what="what the slave has is read")
         stream.reader.stop()
 
 

@@ -211,8 +211,9 @@ def fetch_running_ends(
     RocketMQError
         No broker answers, or a broker rejects the request.
     """
-    slaves = options.event_time_alignment is EventTime.OFF
-    ends = client.ends(_queues_with_a_route(client, options), patience_ms=patience_ms, slaves=slaves)
+    group = options.group if options.event_time_alignment is EventTime.OFF else None
+    queues = _queues_with_a_route(client, options)
+    ends = client.ends(queues, patience_ms=patience_ms, slave_group=group)
     _check_answered(ends, is_outage)  # with `assign`, a topic whose only broker is down is not left out above
     if options.assign:
         _warn_of_absent(client, [queue for queue, end in ends.masters.items() if not end])

@@ -155,16 +155,23 @@ class PlanningClient(Client):
         look_up(self, topics, whole=whole)
 
     def ends(
-        self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False
+        self,
+        queues: Iterable[MessageQueue],
+        *,
+        patience_ms: float | None = None,
+        slave_group: str | None = None,
     ) -> Ends:
-        """Return the max offsets from one pass; a broker that is down does not delay the others."""
+        """Return the max offsets from one pass; a broker that is down does not delay the others.
+
+        With ``slave_group``, slaves that this group can read from replace masters that are down.
+        """
         queues = tuple(queues)
         found = self._masters.ask({q: broker.max_offset(q) for q in queues}, patience_ms=patience_ms)
         failed = {queue: end for queue, end in found.items() if isinstance(end, RocketMQError)}
         self._tell({q.broker_name for q in queues}, {q.broker_name: error for q, error in failed.items()})
         return Ends(
             masters={queue: end for queue, end in found.items() if not isinstance(end, RocketMQError)},
-            slaves=self._slave_ends(failed) if slaves and failed else {},
+            slaves=self._slave_ends(failed, slave_group) if slave_group is not None and failed else {},
             failed=failed,
         )
 
@@ -173,13 +180,13 @@ class PlanningClient(Client):
         found = self._masters.ask({queue: broker.min_offset(queue) for queue in queues})
         return {queue: begin for queue, begin in found.items() if not isinstance(begin, RocketMQError)}
 
-    def _slave_ends(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    def _slave_ends(self, queues: Iterable[MessageQueue], group: str) -> dict[MessageQueue, int]:
         """Return the max offsets at readable slaves for queues whose master is down."""
         found = self._slaves.ask({q: broker.max_offset(q) for q in queues if self._has_slave(q)})
         ends = {queue: end for queue, end in found.items() if not isinstance(end, RocketMQError) and end > 0}
         # slaveReadEnable=false: such a slave returns its offsets, but rejects every pull.
         probes = {queue.broker_name: queue for queue in ends}
-        looks = self._slaves.ask({queue: _look(queue, ends[queue] - 1) for queue in probes.values()})
+        looks = self._slaves.ask({queue: _look(queue, ends[queue] - 1, group) for queue in probes.values()})
         open_at = {queue.broker_name for queue, look in looks.items() if not isinstance(look, RocketMQError)}
         return {queue: end for queue, end in ends.items() if queue.broker_name in open_at}
 
@@ -272,5 +279,5 @@ class _Partly:
         return answers
 
 
-def _look(queue: MessageQueue, offset: int) -> Call[broker.PullAnswer]:
-    return broker.pull(queue, offset, group=broker.TOOLS_GROUP, max_nums=1, selector=MessageSelector())
+def _look(queue: MessageQueue, offset: int, group: str) -> Call[broker.PullAnswer]:
+    return broker.pull(queue, offset, group=group, max_nums=1, selector=MessageSelector())

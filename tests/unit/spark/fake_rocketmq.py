@@ -88,7 +88,11 @@ class FakeRocketMQ:
         return self._ask("max_offsets", queues, lambda queue: len(self.logs[queue]))
 
     def ends(
-        self, queues: Iterable[MessageQueue], *, patience_ms: float | None = None, slaves: bool = False
+        self,
+        queues: Iterable[MessageQueue],
+        *,
+        patience_ms: float | None = None,
+        slave_group: str | None = None,
     ) -> Ends:
         self.patience_ms = patience_ms
         queues = tuple(queues)
@@ -96,7 +100,9 @@ class FakeRocketMQ:
         failed = {q: self._down(q) for q in queues if q.broker_name in gone}
         found = Ends(
             masters=self.max_offsets([q for q in queues if q.broker_name not in gone]),
-            slaves={q: self.slaves[q] for q in queues if q in self.slaves and q in failed} if slaves else {},
+            slaves={q: self.slaves[q] for q in queues if q in self.slaves and q in failed}
+            if slave_group is not None
+            else {},
             failed=failed,
         )
         self.after_ends()
