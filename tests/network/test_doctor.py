@@ -16,8 +16,8 @@ from tests.support.wait import BUSY, within
 from pyspark_rocketmq.client import Client, ClientOptions, OutgoingMessage, Producer
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Clock
 from pyspark_rocketmq.remoting.acl import Credentials
-from pyspark_rocketmq.remoting.codes import RequestCode
-from pyspark_rocketmq.testing import MockCluster, Silence
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.testing import MockCluster, Refuse, Silence
 from pyspark_rocketmq.tools import machine
 from pyspark_rocketmq.tools.doctor import examine
 from pyspark_rocketmq.tools.findings import Finding, Verdict
@@ -158,6 +158,28 @@ def test_11_a_broker_that_hangs_hides_nothing_of_the_others(mq):
     note = "without broker-b, which did not answer"
     assert seen["topic orders"].seen == f"4 queues, 2 messages, {note}"
     assert seen["group billing"].seen == f"2 messages behind on 1 topics, 0 consumers online, {note}"
+
+
+def test_a_topic_that_one_broker_of_two_refuses_to_show(mq):
+    """It ends a query, whatever the other broker answers."""
+    mq.inject(refusal("Topic:orders"), on=RequestCode.GET_MAX_OFFSET, times=None, broker="broker-b")
+    found = only(looked(mq.name_server, topic="orders", access_key="reader", secret_key="s"))
+    assert found.verdict is Verdict.BAD
+    assert "no permission to access Topic:orders" in found.seen
+    assert "Sub and Get" in found.advice
+
+
+def test_a_group_that_a_user_may_not_use_and_that_no_broker_has_yet(mq):
+    mq.inject(refusal("Group:report"), on=RequestCode.GET_CONSUMER_CONNECTION_LIST, times=None)
+    found = only(looked(mq.name_server, group="report", access_key="reader", secret_key="s"))
+    assert found.verdict is Verdict.BAD
+    assert "no permission to access Group:report" in found.seen
+    assert "Sub and Get" in found.advice
+
+
+def refusal(resource: str) -> Refuse:
+    remark = f"User:reader has no permission to access {resource} from 127.0.0.1, no matched policies."
+    return Refuse(ResponseCode.NO_PERMISSION, remark)
 
 
 def test_12_a_name_server_that_hangs_hides_nothing_of_the_cluster(mq):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -270,6 +270,7 @@ def _topic(client: Client, topic: str) -> list[Finding]:
         counts = count_messages(client, (topic,), on_away=away.__setitem__)[topic]
         if away and not counts:
             raise next(iter(away.values()))
+        _check_rights(away)
     except TopicNotFoundError as error:
         problem, _, guess = error.message.partition("; ")
         return [bad(subject, problem, guess or "create it: pyspark-rocketmq topic create " + topic)]
@@ -280,6 +281,13 @@ def _topic(client: Client, topic: str) -> list[Finding]:
     if not any(Permission.WRITE in data.perm for data in route.queues):
         findings.append(poor(subject, "it may not be written", "give it write permission (perm 6)"))
     return findings
+
+
+def _check_rights(away: Mapping[str, RocketMQError]) -> None:
+    """Raise what a broker says that refuses the account: it ends a query, whatever the others answer."""
+    for error in away.values():
+        if isinstance(error, AuthenticationError):
+            raise error
 
 
 def _failed(subject: str, error: RocketMQError, options: ClientOptions) -> Finding:
@@ -298,6 +306,7 @@ def _group(client: Client, group: str, topic: str | None) -> list[Finding]:
             connected = threads.submit(admin.consumer_connections, group, on_away=on_away)
             read = threads.submit(group_topics, client, group, on_away=on_away)
             known = admin.groups(include_system=True, on_away=on_away)
+        _check_rights(away)
         if group not in known:
             hint = suggest_names(group, known)
             rule = "brokers create groups on first use unless autoCreateSubscriptionGroup=false"
@@ -307,6 +316,7 @@ def _group(client: Client, group: str, topic: str | None) -> list[Finding]:
         online = sum(len(seen.clients) for seen in connected.result().values())
         topics = (topic,) if topic is not None else read.result()
         lags = group_lag(client, group, topics, on_away=on_away)
+        _check_rights(away)
     except RocketMQError as error:
         return [_failed(subject, error, client.options)]
     return _position(subject, lags, f"on {len(topics)} topics, {online} consumers online{without(away)}")
