@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.support.patient import patient_producer
+from tests.support.wait import eventually
 
+from pyspark_rocketmq.client import Admin, Client, ClientOptions, CommittedConsumer, OutgoingMessage
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK, Deadline
 from pyspark_rocketmq.client.net.connection import Connection
 from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
@@ -48,17 +51,25 @@ SEND = SendMessageRequest(
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A broker with two accounts: the first may do all, the second may read the topic."""
-    with DevCluster(broker_config=SETTINGS, connection=ConnectionOptions(credentials=ROOT)) as cluster:
-        found = cluster.brokers[0].address
-        call(found, ROOT, CreateTopicRequest(topic="orders", read_queue_nums=1, write_queue_nums=1, perm=6))
-        user = bodies.encode_user(READER.access_key, READER.secret_key)
-        call(found, ROOT, CreateUserRequest(username=READER.access_key), user)
-        subject = f"User:{READER.access_key}"
-        acl = bodies.encode_acl(subject, ["Topic:orders", "Group:*"], ["Sub", "Get"])
-        call(found, ROOT, CreateAclRequest(subject=subject), acl)
+def cluster() -> Iterator[DevCluster]:
+    with DevCluster(broker_config=SETTINGS, connection=ConnectionOptions(credentials=ROOT)) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def address(cluster: DevCluster) -> str:
+    """A broker with two accounts: the first may do all, the second may read the topic."""
+    found = cluster.brokers[0].address
+    call(found, ROOT, CreateTopicRequest(topic="orders", read_queue_nums=1, write_queue_nums=1, perm=6))
+    create_user(found, READER, "Topic:orders", "Group:*")
+    return found
+
+
+def create_user(addr: str, user: Credentials, *readable: str) -> None:
+    name, subject = user.access_key, f"User:{user.access_key}"
+    call(addr, ROOT, CreateUserRequest(username=name), bodies.encode_user(name, user.secret_key))
+    acl = bodies.encode_acl(subject, readable, ["Sub", "Get"])
+    call(addr, ROOT, CreateAclRequest(subject=subject), acl)
 
 
 def call(
@@ -100,3 +111,27 @@ def test_refused_accounts(
     with pytest.raises(AuthenticationError) as caught:
         call(address, credentials, request_header, b"x")
     assert "größe-secret" not in str(caught.value)
+
+
+def test_what_a_reader_of_committed_ranges_needs(cluster: DevCluster, address: str) -> None:
+    """As the table in docs/source.md says: the tools' group, too."""
+    topics = "Topic:paid", "Topic:paid-commits"
+    create_user(address, Credentials("without", "x-secret"), *topics)
+    create_user(address, Credentials("with", "x-secret"), *topics, "Group:TOOLS_CONSUMER")
+    with Client(account(cluster, ROOT)) as client:
+        for topic in ("paid", "paid-commits"):
+            Admin(client).create_topic(topic, queues=1)
+        patient_producer(client).send(OutgoingMessage("paid", b"x"))
+    with (
+        CommittedConsumer("paid", account(cluster, Credentials("without", "x-secret"))) as refused,
+        pytest.raises(AuthenticationError, match="Group:TOOLS_CONSUMER"),
+    ):
+        eventually(refused.read, what="a message")
+    with CommittedConsumer("paid", account(cluster, Credentials("with", "x-secret"))) as consumer:
+        assert [message.body for message in eventually(consumer.read, what="a message")] == [b"x"]
+
+
+def account(cluster: DevCluster, user: Credentials) -> ClientOptions:
+    return ClientOptions(
+        name_servers=(cluster.name_server,), access_key=user.access_key, secret_key=user.secret_key
+    )
