@@ -19,7 +19,16 @@ _QUOTED: Final = r"replace(replace(_3, '\\', '\\\\'), '$', '\\$')"
 _DELIMITER: Final = (
     "CASE WHEN typeof(_2) = 'string' THEN CAST(_2 AS STRING) ELSE chr(try_cast(_2 AS INT)) END"
 )
-_PIECES: Final = rf"split(nullif(_1, ''), concat('\\Q', {_DELIMITER}, '\\E'), -1)"
+_BETWEEN: Final = (
+    r"CASE WHEN CAST(_2 AS STRING) = '' THEN '\\p{javaWhitespace}' "
+    rf"ELSE concat('\\Q', {_DELIMITER}, '\\E') END"
+)
+_PIECES: Final = f"split(nullif(_1, ''), {_BETWEEN}, -1)"
+# Without a length above 0, Flink replaces all that follows.
+_OVERLAY: Final = (
+    "CASE WHEN _null THEN NULL WHEN _3 BETWEEN 1 AND char_length(_1) "
+    "THEN overlay(_1, _2, _3, CASE WHEN {0} > 0 THEN {0} ELSE char_length(_1) END) ELSE _1 END"
+)
 _CUT: Final = "CASE WHEN {} THEN CASE WHEN _2 < -char_length(_1) THEN '' ELSE substring({}) END END"
 _PAD: Final = "CASE WHEN _2 >= 0 AND _3 <> '' THEN {}(_1, _2, _3) END"
 
@@ -52,7 +61,7 @@ TEXTS: Final[Mapping[str, Function]] = {
         of2="(_2 <> '' AND regexp_like(_1, _2))",
     ),
     "SPLIT_INDEX": function(
-        f"{ABSENT}; counts from 0, NULL outside; a number is the delimiter's code",
+        f"{ABSENT}; counts from 0, NULL outside; a number is the delimiter's code, and '' any white space",
         ("SPLIT_INDEX('a/b//c', '/', 1)", "b"),
         ("SPLIT_INDEX('a/b//c', '/', 2)", ""),
         ("SPLIT_INDEX('a.b', '.', 0)", "a"),
@@ -60,6 +69,8 @@ TEXTS: Final[Mapping[str, Function]] = {
         ("SPLIT_INDEX('a/b', '/', -1)", None),
         ("SPLIT_INDEX('a/b', 47, 1)", "b"),
         ("SPLIT_INDEX('', '/', 0)", None),
+        ("SPLIT_INDEX('ab c', '', 0)", "ab"),
+        ("SPLIT_INDEX('ab  c', '', 1)", ""),
         of3=f"get({_PIECES}, _3)",
     ),
     "SPLIT": function(
@@ -91,12 +102,16 @@ TEXTS: Final[Mapping[str, Function]] = {
         of3=_PAD.format("rpad"),
     ),
     "OVERLAY": function(
-        "a start outside the text changes nothing",
+        "a start outside the text changes nothing, and a length of 0 or less replaces all that follows",
         ("OVERLAY('xxxxxtest' PLACING 'abcd' FROM 6)", "xxxxxabcd"),
         ("OVERLAY('xxxxxtest' PLACING 'abcd' FROM 6 FOR 2)", "xxxxxabcdst"),
         ("OVERLAY('abc' PLACING 'x' FROM 9)", "abc"),
-        of3="CASE WHEN _3 BETWEEN 1 AND char_length(_1) THEN overlay(_1, _2, _3) ELSE _1 END",
-        of4="CASE WHEN _3 BETWEEN 1 AND char_length(_1) THEN overlay(_1, _2, _3, _4) ELSE _1 END",
+        ("OVERLAY('abc' PLACING 'x' FROM CAST(NULL AS INT))", None),
+        ("OVERLAY('abcdef' PLACING 'XY' FROM 3 FOR 0)", "abXY"),
+        ("OVERLAY('abcdef' PLACING 'XY' FROM 3 FOR -1)", "abXY"),
+        ("OVERLAY('abcdef' PLACING '' FROM 3)", "ab"),
+        of3=_OVERLAY.format("char_length(_2)"),
+        of4=_OVERLAY.format("_4"),
     ),
     "INITCAP": function(
         "a word is a sequence of letters and digits, in Spark what is between blanks",
