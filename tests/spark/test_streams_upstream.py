@@ -224,6 +224,25 @@ def test_windows_of_the_newer_api_have_extremes(spark):
     assert table(greatest, "key", "value") == [("a", "5"), ("a", "8")]
 
 
+def test_extremes_of_a_function_have_all_digits(spark):
+    long = 1_700_000_000_000_000_001  # this number and the next one are one double
+    grades = StreamBuilder("digits", spark).source("grade").keyBy(lambda grade: grade["name"])
+    rows = [at(1, name="a", score=long + 1), at(2, name="a", score=f" {long}"), at(3, name="a", score="")]
+    rows += [at(1, name="b", score=2.0), at(2, name="b", score="2.5"), at(3, name="b", score=10)]
+    rows += [at(1, name="c", score=None), at(2, name="c", score=True), at(3, name="c", score="x")]
+    rows += [at(1, name="d", score=float("nan")), at(2, name="d", score=1e300)]
+    window = grades.window(TumblingWindow.of(Time.minutes(1)))
+    streams = (grades.min(lambda grade: grade["score"]), window.max(lambda grade: grade["score"]))
+    found = [
+        sorted((row["key"], row["value"], type(row["value"])) for row in stream.toRStream().test(rows))
+        for stream in streams
+    ]
+    assert found == [
+        [("a", long, int), ("b", 2, int), ("c", None, type(None)), ("d", 1e300, float)],
+        [("a", long + 1, int), ("b", 10, int), ("c", None, type(None)), ("d", "NaN", str)],
+    ]
+
+
 @dataclass
 class Data:
     InFlow: int

@@ -26,6 +26,9 @@ _VALUE: Final = "value"
 _LATE_S: Final = 2.0
 """RocketMQ Streams' ``allowLatenessMillisecond``."""
 
+_EXACT: Final = 2**53
+"""From this number on, not every whole number can be a double."""
+
 Selector = Callable[[Any], Any]
 
 
@@ -116,14 +119,12 @@ class _Keyed:
             )
         if selector is None or isinstance(selector, str):
             return self._node, selector
-        node = p.Apply(
-            name=self._job.step("map"),
-            input=self._node,
-            how="map",
-            function=_Selected(selector),
-            schema=f"{_VALUE} {'string' if kind == 'count' else 'double'}",  # any type can be counted
-        )
-        return node, _VALUE
+        extreme = kind in {"min", "max"}
+        # Any type can be counted. A text has all digits of a number, which is then compared.
+        schema = f"{_VALUE} {'string' if extreme or kind == 'count' else 'double'}"
+        function = _SelectedNumber(selector) if extreme else _Selected(selector)
+        step = self._job.step("map")
+        return p.Apply(name=step, input=self._node, how="map", function=function, schema=schema), _VALUE
 
 
 class _Selected:
@@ -134,6 +135,22 @@ class _Selected:
 
     def __call__(self, value: Any) -> Any:
         return {_VALUE: self._selector(value)}
+
+
+class _SelectedNumber(_Selected):
+    """Stores a selector's result, which is a number or a text of one, with all its digits."""
+
+    def __call__(self, value: Any) -> Any:
+        found = self._selector(value)
+        if found is None or not (text := str(found).strip()):
+            return {_VALUE: None}
+        try:
+            return {_VALUE: int(text)}
+        except ValueError:
+            number = float(text)
+        # RocketMQ Streams writes 2.0 as 2. A text, because JSON has no NaN.
+        whole = number.is_integer() and abs(number) < _EXACT
+        return {_VALUE: int(number) if whole else str(number)}
 
 
 class GroupedStream(_Keyed):
@@ -152,7 +169,7 @@ class GroupedStream(_Keyed):
         incremental: bool = False,
     ) -> RStream:
         node, field = self._select(kind, selector)
-        aggregate = p.Aggregate(kind, field, _VALUE, value)
+        aggregate = p.Aggregate(kind, field, _VALUE, value, is_number=callable(selector))
         return RStream(
             self._job,
             p.Group(
@@ -236,7 +253,7 @@ class WindowedStream(_Keyed):
         incremental: bool = False,
     ) -> RStream:
         node, field = self._select(kind, selector)
-        aggregate = p.Aggregate(kind, field, _VALUE, value)
+        aggregate = p.Aggregate(kind, field, _VALUE, value, is_number=callable(selector))
         made = p.Windowed(
             name=self._job.step(kind),
             input=node,

@@ -95,6 +95,10 @@ def select_result(item: Aggregate) -> Column:
             return _compute_at_end(lambda values: reduce(item.value, values), name).alias(item.alias)
         case "accumulate":
             return _compute_at_end(_run_accumulator(item.value), name).alias(item.alias)
+        case "min" | "max" if item.is_number:
+            text = column(name)
+            numbers = (text.try_cast(kind).cast("variant") for kind in ("long", "double"))
+            return F.coalesce(*numbers).alias(item.alias)
         case _:
             return column(item.alias)
 

@@ -222,12 +222,16 @@ class Union(Node):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One result of a group: the kind, field and result name, or a function, or a Column."""
+    """One result of a group: the kind, field and result name, or a function, or a Column.
+
+    ``is_number`` is whether the values of a minimum or maximum, which are texts, are all numbers.
+    """
 
     kind: AggregateKind
     field: str | None
     alias: str
     value: Any = None
+    is_number: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
