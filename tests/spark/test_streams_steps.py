@@ -254,6 +254,14 @@ def counts(stream, seconds=10):
     return stream.window(TumblingWindow.of(Time.seconds(seconds))).groupBy("k").count("n").toDataStream()
 
 
+def test_a_condition_leaves_the_types_of_fields(spark):
+    moved = stream(spark, json=False).map(lambda m: {"n": json.loads(m)["n"], "o": json.loads(m).get("o")})
+    texts = ['{"n": 12, "o": {"a": [1]}}', '{"n": "13", "o": "x"}', '{"n": 9}']
+    kept = [{"n": 12, "o": {"a": [1]}}, {"n": "13", "o": "x"}]
+    assert moved.filter("n > 10").test(texts) == kept
+    assert moved.filter(sf.col("o").isNotNull()).filterByExpression("(n,>,10)").test(texts) == kept
+
+
 def test_a_field_that_one_side_of_a_union_names_is_the_others_too(spark):
     rows = {"x": [{"k": "a", "n": 5}], "y": [{"k": "b", "n": 6}, {"k": "a", "n": 7}, "not json"]}
     x, y = x_and_y(spark)

@@ -141,6 +141,16 @@ def test_long_numbers_are_ranked_to_the_last_digit(spark, rising):
     assert [int(row["v"]) for row in rows] == sorted(numbers, reverse=not rising)
 
 
+def test_objects_stay_objects_when_they_are_ranked(spark):
+    totals = stream(spark).window(TumblingWindow.of(Time.minutes(1))).groupBy("k")
+    added = totals.reduce(lambda one, other: {"v": one["v"] + other["v"]}, "o")
+    ranked = added.topN("r", 2).addOrderByFieldName("k").toDataStream()
+    rows = [at(1, k="a", v=1), at(2, k="a", v=2), at(3, k="b", v=2.5)]
+    assert table(ranked.test(rows), "k", "o", "r") == [("a", {"v": 3}, 1), ("b", {"k": "b", "v": 2.5}, 2)]
+    each = added.topN("r", 1, "o").addOrderByFieldName("k").toDataStream()
+    assert table(each.test(rows), "k", "o", "r") == [("a", {"v": 3}, 1), ("b", {"k": "b", "v": 2.5}, 1)]
+
+
 @pytest.mark.parametrize("schema", [None, "v double"])
 @pytest.mark.parametrize(
     ("values", "total"),

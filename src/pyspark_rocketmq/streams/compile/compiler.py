@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -115,8 +115,11 @@ class Compiler:
             case p.Apply():
                 return self._apply(node)
             case p.Where():
-                flow = self._parse_named(node, node.input)
                 condition = F.expr(node.condition) if isinstance(node.condition, str) else node.condition
+                flow = self.flow(node.input)
+                if flow.variants:
+                    return _where(flow, condition)
+                flow = self._parse_named(node, node.input)
                 return replace(flow, df=flow.df.where(flow.of_beats(condition)))
             case p.ColumnsMap():
                 flow = self._parse_named(node, node.input)
@@ -336,6 +339,17 @@ def _drop_case_twins(names: list[str], known: tuple[str, ...]) -> list[str]:
     for name in names:
         found.setdefault(name.lower(), name)
     return list(found.values())
+
+
+def _where(flow: Flow, condition: Column) -> Flow:
+    """Return the rows that meet a condition, which reads variants as text: the rows keep their JSON types."""
+    kept = {name: f"__kept_{at}" for at, name in enumerate(sorted(flow.variants))}
+    df = flow.df.withColumns({copy: column(name) for name, copy in kept.items()})
+    df = df.withColumns({name: column(name).cast("string") for name in kept})
+    df = df.where(flow.of_beats(condition))
+    return replace(
+        flow, df=df.withColumns({name: column(copy) for name, copy in kept.items()}).drop(*kept.values())
+    )
 
 
 def _find_same_split(node: p.Union) -> p.Select | None:

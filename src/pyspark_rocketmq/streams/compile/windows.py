@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import DateType, IntegralType, NumericType, TimestampType
+from pyspark.sql.types import DateType, IntegralType, NumericType, TimestampType, VariantType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.body_formats import quote
@@ -24,7 +24,7 @@ from pyspark_rocketmq.streams.compile.stateful import aggregate_incrementally
 from pyspark_rocketmq.streams.compile.window_state import emit_windows, make_schedule
 from pyspark_rocketmq.streams.frame.error_handling import Guard
 from pyspark_rocketmq.streams.frame.event_times import event_time
-from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, WINDOW_ID, Flow, column, window_id
+from pyspark_rocketmq.streams.frame.flow import TIME_FORMAT, WINDOW_ID, Flow, column, parse_result, window_id
 from pyspark_rocketmq.streams.frame.python_steps import BEAT, TAG, TIME, WINDOW
 from pyspark_rocketmq.streams.frame.row_counts import with_ends
 from pyspark_rocketmq.streams.plan import nodes as p
@@ -168,27 +168,42 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
             "topN of a stream needs a window before it: without one it has no final result", step=node.name
         )
     names = [*node.keys, *(name for name, _ in node.order)]
-    flow = flow.with_fields(names, guard, node)
+    if flow.shape is Shape.COLUMNS:
+        flow.check_fields(names, node)
+    else:
+        flow = flow.with_fields(names, guard, node)
     if node.rank.lower() in {name.lower() for name in flow.columns}:
         raise PlanError(
             f"{node.rank!r} is a field of the records already: use another name for the rank", step=node.name
         )
     order = [_order(flow, name, ascending) for name, ascending in node.order]
-    whole = F.struct(*(column(name) for name in (*flow.columns, *flow.hidden_identity)))
+    variants = flow.variants  # Spark cannot order or group by them: rows have their JSON, keys their text
+    shown = [
+        F.to_json(column(name)).alias(name) if name in variants else column(name) for name in flow.columns
+    ]
+    whole = F.struct(*shown, *map(column, flow.hidden_identity))
     # Sorting is ascending: the first row must have the smallest key. Ties are ordered by the rows' content.
     row = F.struct(*(key.alias(f"o{at}") for at, key in enumerate(order)), whole.alias("row"))
-    keys = [column(key) for key in node.keys]
+    keys = [_text_of_variant(flow, key) for key in node.keys]
     hidden = [F.col(WINDOW)] if flow.windowed else []
     top = F.slice(F.array_sort(F.collect_list(row)), 1, node.count)
     df = flow.df.groupBy(*hidden, *keys).agg(top.alias("__top"))
     time = F.window_time(WINDOW) if flow.windowed else F.current_timestamp()
     df = df.select(time.alias(TIME), *hidden, F.posexplode("__top").alias("__at", "__row"))
     df = df.withColumns({name: F.col(f"__row.row.{name}") for name in flow.hidden_identity})
-    columns = [F.col(f"__row.row.{quote(name)}").alias(name) for name in flow.columns]
+    found = {name: F.col(f"__row.row.{quote(name)}") for name in flow.columns}
+    columns = [
+        (parse_result(value) if name in variants else value).alias(name) for name, value in found.items()
+    ]
     made = replace(flow, df=df, shape=Shape.COLUMNS, beats=False, tagged=False)
     rank = (F.col("__at") + 1).alias(node.rank)
     identity = (*flow.identity, node.rank)
     return made.select([*columns, rank], [*flow.columns, node.rank], identity=identity)
+
+
+def _text_of_variant(flow: Flow, name: str) -> Column:
+    value = column(name)
+    return value.cast("string").alias(name) if isinstance(flow.type_of(name), VariantType) else value
 
 
 def drop_duplicates(flow: Flow, node: p.Distinct, guard: Guard, *, lateness_s: float | None) -> Flow:
