@@ -262,6 +262,18 @@ def test_a_condition_leaves_the_types_of_fields(spark):
     assert moved.filter(sf.col("o").isNotNull()).filterByExpression("(n,>,10)").test(texts) == kept
 
 
+def test_a_field_of_a_union_is_no_text_on_one_side_only(spark):
+    source = StreamBuilder.dataStream("tests", "types", spark)
+    numbers = source.fromRocketmq("a", "group", True, "h:1", schema="k string, n int")
+    texts = source.fromRocketmq("b", "group", True, "h:1").selectFields("k", "N")
+    for union in (numbers.union(texts), texts.union(numbers)):
+        with pytest.raises(PlanError, match=r"field '[nN]' is (int|string) .* one type.*union#"):
+            union.test({"a": [{"k": "x", "n": 1}], "b": [{"k": "y", "N": "z"}]})
+    longs = source.fromRocketmq("c", "group", True, "h:1", schema="k string, n long")
+    found = numbers.union(longs).test({"a": [{"k": "x", "n": 1}], "c": [{"k": "y", "n": 2**40}]})
+    assert table(found, "k", "n") == [("x", 1), ("y", 2**40)]
+
+
 def test_a_field_that_one_side_of_a_union_names_is_the_others_too(spark):
     rows = {"x": [{"k": "a", "n": 5}], "y": [{"k": "b", "n": 6}, {"k": "a", "n": 7}, "not json"]}
     x, y = x_and_y(spark)

@@ -235,6 +235,7 @@ class Compiler:
         left, right = self.flow(node.left), self.flow(node.right)
         if left.shape is Shape.COLUMNS:
             left, right = left.plain(), right.plain()
+            _check_types(left, right, node)
         if left.shape is Shape.JSON:  # or a field that only one side has parsed would be null on the other
             names = _drop_case_twins(list(right.columns), left.columns)
             left, right = (self._parse_missing(flow, names, node) for flow in (left, right))
@@ -350,6 +351,22 @@ def _where(flow: Flow, condition: Column) -> Flow:
     return replace(
         flow, df=df.withColumns({name: column(copy) for name, copy in kept.items()}).drop(*kept.values())
     )
+
+
+def _check_types(left: Flow, right: Flow, node: p.Union) -> None:
+    """Raise a PlanError for a field that is text on one side only: Spark casts it, or ends the query."""
+    names = {name.lower() for name in right.columns}
+    for name in left.columns:
+        if name.lower() not in names:
+            continue
+        kinds = [flow.type_of(name) for flow in (left, right)]
+        if isinstance(kinds[0], StringType) is not isinstance(kinds[1], StringType):
+            one, other = (kind.simpleString() for kind in kinds)
+            raise PlanError(
+                f"the field {name!r} is {one} in one stream and {other} in the other: give it one type, "
+                "with schema= or a map of Columns",
+                step=node.name,
+            )
 
 
 def _find_same_split(node: p.Union) -> p.Select | None:
