@@ -131,7 +131,8 @@ class DataStream(StreamOutput, DataStreamNames):
         """Set the event time: a field's name, a function that returns milliseconds or an aware datetime.
 
         Call it before windows, joins and ``distinct``. After them, a field is refused if a later step waits
-        for the watermark, and records to which a function gives an older time than the watermark are late.
+        for the watermark, and records to which a function gives an older time than the watermark are late:
+        `late_rows` does not count them.
         """
         if isinstance(time, str):
             name = self._job.step("time")
