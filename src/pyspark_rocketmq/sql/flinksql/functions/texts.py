@@ -76,7 +76,8 @@ TEXTS: Final[Mapping[str, Function]] = {
     "SPLIT": function(
         "the delimiter is a text, in Spark a regular expression",
         ("SPLIT('a.b', '.')", ["a", "b"]),
-        of2=r"split(_1, concat('\\Q', _2, '\\E'), -1)",
+        ("SPLIT('ab', '')", ["a", "b"]),
+        of2=r"split(_1, CASE WHEN _2 = '' THEN '' ELSE concat('\\Q', _2, '\\E') END, -1)",
     ),
     "SUBSTRING": function(
         "a start before the text gives '', a negative length NULL; Spark gives what is inside, and ''",
