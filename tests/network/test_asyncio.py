@@ -19,6 +19,7 @@ from pyspark_rocketmq.client import (
     AsyncClient,
     AsyncProducer,
     AsyncPullConsumer,
+    Client,
     ClientOptions,
     MessageQueue,
     OutgoingMessage,
@@ -390,6 +391,39 @@ def test_errors_are_those_of_the_other_client(mq: MockBroker) -> None:
         AsyncPullConsumer("g")
 
 
+def test_a_topic_without_a_route_is_what_the_other_client_takes_it_for(mq: MockBroker) -> None:
+    def told_by(client: Client) -> RocketMQError:
+        with pytest.raises(RocketMQError) as caught:
+            client.route("ordres")
+        return caught.value
+
+    async def use(client: AsyncClient) -> None:
+        with Client(mq.name_server) as other:
+            for _ in range(2):  # with a broker, and without one
+                with pytest.raises(RocketMQError) as caught:
+                    await client.route("ordres")
+                assert repr(caught.value) == repr(told_by(other))
+                mq.stop_broker("broker-a")
+        assert isinstance(caught.value, BrokerNotFoundError), "nothing tells whether the topic exists"
+
+    run(mq, use)
+
+
+def test_a_first_send_waits_for_brokers_that_start(mq: MockBroker) -> None:
+    mq.stop_broker("broker-a")
+
+    async def use(client: AsyncClient) -> None:
+        sending = asyncio.create_task(AsyncProducer(client).send(message()))
+        while not client.routes._looking and not sending.done():
+            await asyncio.sleep(0.01)
+        while client.routes._looking and not sending.done():
+            await asyncio.sleep(0.01)
+        mq.start_broker("broker-a")
+        assert (await sending).queue_offset == 0
+
+    run(mq, use)
+
+
 def test_tasks_that_wait_for_one_connection_tell_their_own_topics(mq: MockBroker) -> None:
     mq.create_topic("billing", 1)
     queues = [QUEUE, MessageQueue("billing", "broker-a", 0)]
@@ -424,10 +458,14 @@ def test_a_topic_that_was_there_is_an_outage(mq: MockBroker) -> None:
         await client.route("orders")
         client.routes.invalidate("orders")
         mq.stop_broker("broker-a")
-        with pytest.raises(BrokerNotFoundError, match="its brokers are down, or it was deleted"):
+        with pytest.raises(BrokerNotFoundError, match=r"no broker is registered.*last seen: broker-a"):
             await client.served_route("orders")
         mq.start_broker("broker-a")
         assert await client.max_offsets([QUEUE]) == {QUEUE: 0}
+        mq.delete_topic("orders")
+        client.routes.invalidate("orders")
+        with pytest.raises(BrokerNotFoundError, match=r"its brokers are down, or it was deleted \(the topic"):
+            await client.served_route("orders")
 
     run(mq, use)
 

@@ -81,6 +81,7 @@ class AsyncClient:
             random=self.random,
             ttl_ms=options.route_refresh_ms,
             timeout_ms=options.connect_timeout_ms,
+            namespace=self.namespace,
         )
 
     def __repr__(self) -> str:
@@ -122,7 +123,7 @@ class AsyncClient:
 
         Raises
         ------
-        TopicNotFoundError, NameServerError
+        TopicNotFoundError, BrokerNotFoundError, NameServerError
         """
         return await self.routes.get(topic)
 

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from pyspark_rocketmq.client.aio.connection import AsyncConnection
 from pyspark_rocketmq.client.clock import Clock, Deadline
+from pyspark_rocketmq.client.net.connection import Response
 from pyspark_rocketmq.client.retry import RandomSource, RetryPolicy, retry_async
-from pyspark_rocketmq.client.routes.name_servers import diagnose, merge_routes, parse_route
+from pyspark_rocketmq.client.routes.name_servers import (
+    diagnose,
+    merge_cluster_infos,
+    merge_routes,
+    parse_route,
+    require_list,
+)
+from pyspark_rocketmq.client.routes.routing import users_topics
 from pyspark_rocketmq.errors import (
+    BrokerError,
     BrokerNotFoundError,
     ConnectError,
     NameServerError,
     RemoteProtocolError,
     RocketMQError,
-    TopicNotFoundError,
+    RouteError,
     TransportError,
 )
 from pyspark_rocketmq.model import TopicRoute
 from pyspark_rocketmq.model.arguments import require
-from pyspark_rocketmq.remoting.header import GetRouteInfoRequest
+from pyspark_rocketmq.planning.topics.missing_topic import SeenBroker, why_missing
+from pyspark_rocketmq.remoting.body import decode_cluster_info, decode_topic_list
+from pyspark_rocketmq.remoting.header import (
+    GetAllTopicListFromNameserverRequest,
+    GetBrokerClusterInfoRequest,
+    GetRouteInfoRequest,
+    RequestHeader,
+)
+from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
 __all__ = ["AsyncRoutes"]
+
+T = TypeVar("T")
 
 _POLICY: Final = RetryPolicy(base_ms=100, max_ms=1_000)
 
@@ -48,6 +67,8 @@ class AsyncRoutes:
         Option ``routeRefreshMs``.
     timeout_ms : int
         Timeout of one name server, and how long the list is retried while none answers.
+    namespace : Namespace
+        The names that errors propose are those of this namespace.
     """
 
     def __init__(
@@ -59,6 +80,7 @@ class AsyncRoutes:
         random: RandomSource,
         ttl_ms: int,
         timeout_ms: int,
+        namespace: Namespace = NO_NAMESPACE,
     ) -> None:
         self._connect = connect
         self._addresses = tuple(addresses)
@@ -66,10 +88,12 @@ class AsyncRoutes:
         self._random = random
         self._ttl_s = ttl_ms / 1000
         self._timeout_ms = timeout_ms
+        self._namespace = namespace
         self._known: dict[str, tuple[TopicRoute, float]] = {}
         self._stale: set[str] = set()
         self._looking: dict[str, asyncio.Task[TopicRoute | None]] = {}
         self._passed_over: dict[str, float] = {}
+        self._seen: dict[str, SeenBroker] = {}
 
     async def find(self, topic: str) -> TopicRoute | None:
         """Return a topic's route, None if it has none.
@@ -103,15 +127,15 @@ class AsyncRoutes:
 
         Raises
         ------
-        TopicNotFoundError, NameServerError
+        TopicNotFoundError
+            Brokers are registered, and none has the topic.
+        BrokerNotFoundError
+            No broker is registered, or none of those that had the topic.
+        NameServerError
         """
         route = await self.find(topic)
         if route is None:
-            raise TopicNotFoundError(
-                "the topic does not exist, or its brokers are down",
-                topic=topic,
-                name_server=";".join(self._addresses),
-            )
+            raise await self._why_missing(topic)
         return route
 
     async def get_served(self, topic: str) -> TopicRoute:
@@ -120,17 +144,17 @@ class AsyncRoutes:
         Raises
         ------
         BrokerNotFoundError
-            The topic had a route: its brokers are down, or it was deleted.
+            As `get`, or the topic had a route and was deleted.
         TopicNotFoundError, NameServerError
         """
         try:
             return await self.get(topic)
-        except TopicNotFoundError as error:
-            if topic not in self._known:
+        except RouteError as error:
+            if topic not in self._known or isinstance(error, BrokerNotFoundError):
                 raise
             raise BrokerNotFoundError(
                 f"the topic's route is gone: its brokers are down, or it was deleted ({error.message})",
-                **error.facts,
+                **{"topic": topic} | error.facts,
             ) from error
 
     def remembered(self, topic: str) -> TopicRoute | None:
@@ -154,35 +178,84 @@ class AsyncRoutes:
         if not task.cancelled():
             task.exception()  # everyone who waited may have been canceled
 
-    async def _look_up(self, topic: str) -> TopicRoute | None:
-        deadline = Deadline(self._clock, self._timeout_ms)
+    async def _why_missing(self, topic: str) -> RouteError:
+        """Ask the name servers why a topic has no route, as `RouteCache.why_missing`."""
+        before = self.remembered(topic)
+        homes = [] if before is None else [self._seen[data.broker_name] for data in before.brokers]
+        registered: frozenset[str] | None = None
+        topics: tuple[str, ...] = ()
         try:
-            route = await retry_async(
-                lambda: self._pass(topic, deadline), deadline=deadline, random=self._random, policy=_POLICY
+            lists = await self._ask_any(
+                GetBrokerClusterInfoRequest(),
+                lambda answer: decode_cluster_info(require_list(answer, "brokers").body),
             )
-        except RocketMQError as error:
+            registered = frozenset(merge_cluster_infos(lists).brokers)
+            if registered and registered.issuperset(each.broker_name for each in homes):
+                names = await self._ask_any(
+                    GetAllTopicListFromNameserverRequest(),
+                    lambda answer: decode_topic_list(require_list(answer, "topics").body),
+                )
+                known = sorted({name for each in names for name in each})
+                topics = users_topics(known, registered, self._namespace)
+        except BrokerError:  # a proxy keeps no lists, and a managed endpoint may forbid these requests
+            registered = None
+        return why_missing(
+            topic,
+            registered=registered,
+            homes=homes,
+            seen=self._seen.values(),
+            topics=topics,
+            name_server=";".join(self._addresses),
+        )
+
+    async def _look_up(self, topic: str) -> TopicRoute | None:
+        try:
+            request = GetRouteInfoRequest(topic=topic)
+            answers = await self._ask_any(request, lambda answer: parse_route(topic, answer))
+            route = merge_routes([answer for answer in answers if answer is not None])
+        except RocketMQError:
             route = self.remembered(topic)  # brokers work without name servers
-            if route is None and isinstance(error, ConnectError):
-                raise NameServerError(error.message, **error.facts) from error.__cause__
             if route is None:
                 raise
         self._stale.discard(topic)
         if route is not None:
             self._known[topic] = (route, self._clock.monotonic() + self._ttl_s)
+            for data in route.brokers:
+                seen = SeenBroker(data.broker_name, next(iter(data), None), self._clock.now_ms())
+                self._seen[data.broker_name] = seen
         return route
 
-    async def _pass(self, topic: str, deadline: Deadline) -> TopicRoute | None:
-        """Ask the name servers once, except those that did not answer recently, and merge their answers."""
+    async def _ask_any(self, request: RequestHeader, parse: Callable[[Response], T]) -> list[T]:
+        """Ask the name servers until one answers, at most for the time-out.
+
+        Raises
+        ------
+        NameServerError
+        """
+        deadline = Deadline(self._clock, self._timeout_ms)
+        try:
+            return await retry_async(
+                lambda: self._pass(request, parse, deadline),
+                deadline=deadline,
+                random=self._random,
+                policy=_POLICY,
+            )
+        except ConnectError as error:  # the caller's loop must not retry a clear error
+            raise NameServerError(error.message, **error.facts) from error.__cause__
+
+    async def _pass(
+        self, request: RequestHeader, parse: Callable[[Response], T], deadline: Deadline
+    ) -> list[T]:
+        """Ask the name servers once, except those that did not answer recently; return their answers."""
         now = self._clock.monotonic()
         asked = [addr for addr in self._addresses if self._passed_over.get(addr, now) <= now]
         asked = asked or list(self._addresses)
         outcomes = await asyncio.gather(
-            *(self._ask(addr, topic, deadline) for addr in asked), return_exceptions=True
+            *(self._ask(addr, request, parse, deadline) for addr in asked), return_exceptions=True
         )
-        routes: list[TopicRoute] = []
+        answers: list[T] = []
         reasons: list[str] = []
         transient = False
-        answered = False
         for addr, outcome in zip(asked, outcomes, strict=True):
             if isinstance(outcome, TransportError | RemoteProtocolError | NameServerError):
                 waited_s = self._clock.monotonic() - now
@@ -192,11 +265,10 @@ class AsyncRoutes:
             elif isinstance(outcome, BaseException):
                 raise outcome
             else:
-                answered = True
                 self._passed_over.pop(addr, None)
-                routes += [outcome] if outcome is not None else []
-        if answered:
-            return merge_routes(routes)
+                answers.append(outcome)
+        if answers:
+            return answers
         if len(asked) < len(self._addresses):
             self._passed_over.clear()  # the others may be back
             transient = True
@@ -204,7 +276,8 @@ class AsyncRoutes:
         name_server = ";".join(self._addresses)
         raise kind(f"no name server answers: {'; '.join(reasons)}", name_server=name_server)
 
-    async def _ask(self, addr: str, topic: str, deadline: Deadline) -> TopicRoute | None:
+    async def _ask(
+        self, addr: str, request: RequestHeader, parse: Callable[[Response], T], deadline: Deadline
+    ) -> T:
         connection = await self._connect(addr)
-        answer = await connection.call(GetRouteInfoRequest(topic=topic), deadline=deadline)
-        return parse_route(topic, answer)
+        return parse(await connection.call(request, deadline=deadline))

@@ -46,7 +46,7 @@ from pyspark_rocketmq.remoting.header import (
     RequestHeader,
 )
 
-__all__ = ["NameServers", "diagnose", "merge_routes", "parse_route"]
+__all__ = ["NameServers", "diagnose", "merge_cluster_infos", "merge_routes", "parse_route", "require_list"]
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ class NameServers:
 
         def ask(connection: Connection, until: Deadline) -> ClusterInfo:
             answer = connection.call(GetBrokerClusterInfoRequest(), deadline=until)
-            return decode_cluster_info(_require_list(answer, "brokers").body)
+            return decode_cluster_info(require_list(answer, "brokers").body)
 
         return merge_cluster_infos(self._on_all(ask, deadline))
 
@@ -168,7 +168,7 @@ class NameServers:
 
         def ask(connection: Connection, until: Deadline) -> tuple[str, ...]:
             answer = connection.call(GetAllTopicListFromNameserverRequest(), deadline=until)
-            return decode_topic_list(_require_list(answer, "topics").body)
+            return decode_topic_list(require_list(answer, "topics").body)
 
         return tuple(sorted({topic for topics in self._on_all(ask, deadline) for topic in topics}))
 
@@ -282,7 +282,7 @@ def _lookup(
     return found
 
 
-def _require_list(answer: Response, what: str) -> Response:
+def require_list(answer: Response, what: str) -> Response:
     """Return an answer that lists brokers or topics, or raise the error of a server that keeps no lists."""
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         otherwise = "name the topics, or " if what == "topics" else ""

@@ -23,7 +23,7 @@ from pyspark_rocketmq.model.names import is_system_topic
 from pyspark_rocketmq.planning.topics.missing_topic import SeenBroker, no_broker, why_missing
 from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 
-__all__ = ["RouteCache"]
+__all__ = ["RouteCache", "users_topics"]
 
 _REMEMBERED_S: Final = 600.0
 """A broker that no name server has known for this long counts as retired."""
@@ -131,7 +131,7 @@ class RouteCache:
                 registered.issuperset(each.broker_name for each in own) for own in homes.values()
             ):
                 names = self._name_servers.topics(deadline=deadline)
-                topics = tuple(self._namespace.plain(n) for n in names if self._is_users(n, registered))
+                topics = users_topics(names, registered, self._namespace)
         except BrokerError:  # a managed endpoint may forbid these requests
             registered = None
         return {
@@ -145,10 +145,6 @@ class RouteCache:
             )
             for topic, own in homes.items()
         }
-
-    def _is_users(self, name: str, brokers: frozenset[str]) -> bool:
-        """Whether a topic on the server is one of the namespace and of users."""
-        return self._namespace.holds(name) and not is_system_topic(name) and name not in brokers
 
     def get_served(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, TopicRoute]:
         """Return the routes of topics that are in use: as `get`, but patient.
@@ -322,3 +318,14 @@ class RouteCache:
                 waiting.fail(outcome)
             else:
                 waiting.settle(outcome[topic])
+
+
+def users_topics(
+    names: Iterable[str], brokers: Collection[str], namespace: Namespace = NO_NAMESPACE
+) -> tuple[str, ...]:
+    """Return the plain names of those topics on a server that are of the namespace and of users."""
+    return tuple(
+        namespace.plain(name)
+        for name in names
+        if namespace.holds(name) and not is_system_topic(name) and name not in brokers
+    )
