@@ -301,6 +301,8 @@ def publish(address: MqttAddress, topic: str) -> Callable[[Iterator[Any]], None]
 def _publish(address: MqttAddress, topic: str, rows: Iterator[Any]) -> None:
     client = address.client(suffix=f"-{secrets.token_hex(4)}", keep=False)
     answer: list[Any] = []
+    confirmed = threading.Semaphore(0)
+    client.on_publish = lambda *_: confirmed.release()
     client.on_connect = lambda _client, _data, _flags, reason, _properties: answer.append(reason)
     try:
         address.connect(client)
@@ -314,21 +316,25 @@ def _publish(address: MqttAddress, topic: str, rows: Iterator[Any]) -> None:
         if not answer or answer[0].is_failure:
             told = answer[0] if answer else "no answer"
             raise RocketMQError(f"the MQTT broker refuses the client: {told}", url=address.url)
-        sent: list[Any] = []
+        sent = 0
         for row in rows:
-            sent.append(client.publish(topic, row[0], qos=1))
-            if len(sent) >= _UNCONFIRMED:
-                _wait(sent, address, topic)
-        _wait(sent, address, topic)
-        client.disconnect()
+            client.publish(topic, row[0], qos=1)
+            sent += 1
+            if sent == _UNCONFIRMED:
+                _wait(confirmed, sent, address, topic)
+                sent = 0
+        _wait(confirmed, sent, address, topic)
     finally:
+        client.disconnect()
         client.loop_stop()
 
 
-def _wait(sent: list[Any], address: MqttAddress, topic: str) -> None:
+def _wait(confirmed: threading.Semaphore, sent: int, address: MqttAddress, topic: str) -> None:
+    """Wait for acknowledgments. The client connects again, and publishes again what had none.
+
+    Its receipts do not tell: one of a moment without a connection is an error, even when it is acknowledged.
+    """
     deadline = Deadline(SYSTEM_CLOCK, _PATIENCE_MS)
-    for receipt in sent:
-        receipt.wait_for_publish(max(0.001, deadline.remaining_s))
-        if not receipt.is_published():
+    for _ in range(sent):
+        if not confirmed.acquire(timeout=deadline.remaining_s):
             raise RocketMQError("the MQTT broker has not confirmed a message", url=address.url, topic=topic)
-    sent.clear()
