@@ -10,6 +10,8 @@ from typing import Any, Final, TypeAlias
 __all__ = ["Inferred", "infer_columns"]
 
 _LONG: Final = range(-(1 << 63), 1 << 63)
+_DEEPEST: Final = 100
+"""Levels of types. What is nested deeper is a STRING, its JSON: Python and Spark's parser recurse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +90,19 @@ def _parse(body: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _type_of(value: Any) -> _Type:
+def _type_of(value: Any, depth: int = 0) -> _Type:
     match value:
         case None:
             return None
+        case list() | dict() if depth > _DEEPEST:
+            return _STRING
         case list():
             element: _Type = None
             for part in value:
-                element = _merge(element, _type_of(part))
+                element = _merge(element, _type_of(part, depth + 1))
             return _List(element)
         case dict():
-            return _Object({name: _type_of(part) for name, part in value.items()})
+            return _Object({name: _type_of(part, depth + 1) for name, part in value.items()})
         case int() if type(value) is int and value not in _LONG:
             return _Scalar("DOUBLE")
         case _:

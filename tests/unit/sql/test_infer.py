@@ -43,3 +43,14 @@ def test_what_is_no_object_is_counted():
     found = infer_columns([b"{", b"[1]", b'{"a": 1}', b"\xff"])
     assert (found.seen, found.unfit, dict(found.columns)) == (4, 3, {"a": "BIGINT"})
     assert infer_columns([]).columns == {}
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b'{"a":', b"}"), (b"[", b"]")])
+def test_deep_nesting_is_the_text_that_it_has(opening, closing):
+    body = b'{"a":' + 500 * opening + b"1" + 500 * closing + b"}"
+    found = infer_columns([b'{"a": null, "b": 1}', body])
+    assert (found.seen, found.unfit) == (2, 0)
+    assert found.columns["b"] == "BIGINT"
+    kind = found.columns["a"]
+    assert kind.rstrip(">").endswith("STRING")
+    assert kind.count("<") == 100
