@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
+from types import SimpleNamespace
+
 import pytest
+from tests.support.clocks import FakeClock, WrongClock
 
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.errors import OptionError, PlanError, RocketMQError
+from pyspark_rocketmq.spark.features import ReadAllAvailable
 from pyspark_rocketmq.streams import StreamBuilder
 from pyspark_rocketmq.streams.connectors.mqtt import MqttTopicSource
 from pyspark_rocketmq.streams.connectors.mqtt_journal import Journal
-from pyspark_rocketmq.streams.connectors.mqtt_source import MqttAddress, Subscriber
+from pyspark_rocketmq.streams.connectors.mqtt_source import MqttAddress, Subscriber, _Reader
 
 
 @pytest.fixture
@@ -120,3 +125,29 @@ def _check_journals(plan):
     for node in plan.nodes():
         if isinstance(node, MqttTopicSource):
             node._check_journal(plan)
+
+
+def test_a_clock_that_is_set_back_makes_no_message_late_and_stops_no_heartbeat(tmp_path, monkeypatch):
+    monkeypatch.setattr(Subscriber, "_run", lambda self: None)
+    passing = FakeClock()
+    clock = WrongClock(base=passing)
+    options = {"url": "tcp://127.0.0.1:1", "clientId": "c", "topic": "t", "heartbeatMs": "1000"}
+    reader = _Reader({**options, "journal": str(tmp_path / "j.db")}, clock)
+    client = SimpleNamespace(ack=lambda *_: None)
+    message = SimpleNamespace(topic="t", payload=b"m", mid=1, qos=1)
+    begin_ms = clock.now_ms()
+    reached = reader.initialOffset()
+    times = []
+    for ahead_s in (0, -3_600, -3_600):
+        clock.ahead_s = ahead_s
+        passing.now_s += 1
+        beat = reader.latestOffset(reached, ReadAllAvailable())
+        times.append(beat["beat"])
+        reader._subscriber._waiting.append(message)
+        passing.now_s += 1
+        reader._subscriber._keep(client, reader._open_journal())
+        reached = reader.latestOffset(beat, ReadAllAvailable())
+        times += [at for part in reader.partitions(beat, reached) for _, _, at in part.rows]
+    assert times == [0, *(begin_ms + 1_000 * second for second in range(2, 7))]
+    reader._clock = SYSTEM_CLOCK
+    pickle.dumps(reader)  # as Spark sends it to the tasks

@@ -99,6 +99,41 @@ class MqttAddress:
 # --- the subscriber ---------------------------------------------------------------------------
 
 
+class ArrivalClock:
+    """A clock whose wall time never goes back: what arrives is late for the watermark of what came before.
+
+    A machine's clock that is set back is ahead of the wall's from then on, and passes as fast.
+
+    Parameters
+    ----------
+    clock : Clock
+    since_ms : int
+        A time that messages had before this process.
+    """
+
+    def __init__(self, clock: Clock, since_ms: int) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last_ms: float = since_ms
+        self._at_s = clock.monotonic()
+
+    def monotonic(self) -> float:
+        """See `Clock`."""
+        return self._clock.monotonic()
+
+    def now_ms(self) -> int:
+        """See `Clock`. Not less than before."""
+        with self._lock:
+            now_s = self._clock.monotonic()
+            self._last_ms = max(self._clock.now_ms(), self._last_ms + (now_s - self._at_s) * 1000)
+            self._at_s = now_s
+            return int(self._last_ms)
+
+    def sleep(self, seconds: float) -> None:
+        """See `Clock`."""
+        self._clock.sleep(seconds)
+
+
 class Subscriber:
     """A thread that stores a broker's messages in a journal and then acknowledges them."""
 
@@ -223,10 +258,11 @@ class _Reader(DataSourceStreamReader):
         self._clock = clock
         self._journal: Journal | None = None
         self._subscriber: Subscriber | None = None
+        self._arrival: ArrivalClock | None = None
         self._active_ms = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_journal": None, "_subscriber": None}
+        return {**self.__dict__, "_journal": None, "_subscriber": None, "_arrival": None}
 
     def _open_journal(self) -> Journal:
         if self._journal is None:
@@ -241,19 +277,20 @@ class _Reader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         journal = self._open_journal()
-        if self._subscriber is None:
+        if self._arrival is None or self._subscriber is None:
             if start["n"] > journal.bounds()[1]:
                 journal.begin_after(start["n"])
             address, file = MqttAddress.of(self._options), Path(self._options["journal"])
-            self._subscriber = Subscriber(address, self._options["topic"], file, self._clock)
-            self._active_ms = self._clock.now_ms()
+            self._arrival = ArrivalClock(self._clock, start["beat"])
+            self._subscriber = Subscriber(address, self._options["topic"], file, self._arrival)
+            self._active_ms = self._arrival.now_ms()
         self._subscriber.check()
         end = max(start["n"], journal.bounds()[1])
         if isinstance(limit, ReadMaxRows):
             end = min(end, start["n"] + limit.max_rows)
         elif not isinstance(limit, ReadAllAvailable):
             raise OptionError("an MQTT source can be limited by rows only", limit=type(limit).__name__)
-        now_ms = self._clock.now_ms()
+        now_ms = self._arrival.now_ms()
         every_ms = int(self._options.get("heartbeatms", 0))
         if end > start["n"]:
             self._active_ms = now_ms
