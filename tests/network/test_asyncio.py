@@ -409,17 +409,15 @@ def test_a_topic_without_a_route_is_what_the_other_client_takes_it_for(mq: MockB
     run(mq, use)
 
 
-def test_a_first_send_waits_for_brokers_that_start(mq: MockBroker) -> None:
+def test_a_first_call_waits_for_brokers_that_start(mq: MockBroker) -> None:
     mq.stop_broker("broker-a")
 
     async def use(client: AsyncClient) -> None:
-        sending = asyncio.create_task(AsyncProducer(client).send(message()))
-        while not client.routes._looking and not sending.done():
-            await asyncio.sleep(0.01)
-        while client.routes._looking and not sending.done():
+        asking = asyncio.create_task(client.max_offsets([QUEUE]))
+        while not mq.asked[RequestCode.GET_BROKER_CLUSTER_INFO] and not asking.done():
             await asyncio.sleep(0.01)
         mq.start_broker("broker-a")
-        assert (await sending).queue_offset == 0
+        assert await asking == {QUEUE: 0}
 
     run(mq, use)
 
