@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -119,6 +120,25 @@ def test_a_group_that_a_broker_has_lost_is_registered_again_in_an_event_loop():
 
     with MockCluster({"orders": 2}) as mq:
         asyncio.run(commit(mq))
+
+
+def test_brokers_that_do_not_answer_a_heartbeat_take_no_time_from_the_others():
+    silent = ("broker-a", "broker-b", "broker-c")
+
+    async def commit_offsets(mq: MockCluster, offsets: dict[MessageQueue, int]) -> None:
+        given = {"nameServer": mq.name_server, "requestTimeoutMs": "1000"}
+        options = parse_options(ClientOptions, given, environ={})
+        async with AsyncClient(options, operation_timeout_ms=2_500) as client:
+            with contextlib.suppress(RocketMQError):
+                await client.commit_offsets("billing", offsets)
+
+    with MockCluster({"orders": 1}, brokers=(*silent, "broker-d")) as mq:
+        for name in silent:
+            mq.inject(Silence(), broker=name, times=None)
+        asyncio.run(
+            commit_offsets(mq, {MessageQueue("orders", name, 0): 7 for name in (*silent, "broker-d")})
+        )
+        assert mq.committed("billing", MessageQueue("orders", "broker-d", 0)) == 7
 
 
 def lose_a_heartbeat(mq: MockCluster) -> ClientOptions:

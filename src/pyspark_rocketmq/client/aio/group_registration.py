@@ -141,11 +141,14 @@ class AsyncGroupCommitter:
         deadline: Deadline,
     ) -> None:
         """Register the group at brokers, each with a queue there. Those that are not reached are left out."""
-        for name, queue in brokers.items():
+
+        async def register(name: str, queue: MessageQueue) -> None:
             data = routes[queue.topic].broker(name)
             proxied = data is not None and data.behind_proxy
             if await self._register(group, name, queue, deadline, proxied=proxied):
                 self._announced.add((group, name))
+
+        await gather_all(register(name, queue) for name, queue in brokers.items())
 
     async def _register(
         self, group: str, broker_name: str, queue: MessageQueue, deadline: Deadline, *, proxied: bool
