@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import runpy
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.certificates import Authority
@@ -485,6 +487,26 @@ def test_what_cannot_be_a_hosts_name_is_a_name_server_that_is_away(mq: MockBroke
             assert len(await client.read_queues("orders")) == 2
 
     asyncio.run(main())
+
+
+def test_a_name_of_several_machines_is_that_of_those_that_answer(
+    mq: MockBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = int(mq.name_server.rpartition(":")[2])
+    look_up = socket.getaddrinfo
+
+    def resolve(host: str, *args: Any, **named: Any) -> list[Any]:
+        places = ("127.0.0.2", "127.0.0.1") if host == "servers.example" else (host,)
+        return [found for place in places for found in look_up(place, *args, **named)]
+
+    async def main() -> None:
+        options = ClientOptions(name_servers=(f"servers.example:{port}",), connect_timeout_ms=2_000)
+        async with AsyncClient(options) as client:
+            assert len(await client.read_queues("orders")) == 2
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with deaf_address("127.0.0.2", port):
+        asyncio.run(main())
 
 
 def test_routes_are_kept_while_no_name_server_answers(mq: MockBroker, closed_port: str) -> None:

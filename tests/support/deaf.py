@@ -10,14 +10,14 @@ __all__ = ["deaf_address"]
 
 
 @contextlib.contextmanager
-def deaf_address() -> Iterator[str]:
+def deaf_address(host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Return an address whose requests for connections are dropped: nobody accepts, and its queue is full."""
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((host, port))
         listener.listen(0)
         for _ in range(4):
             filler = sockets.enter_context(socket.socket())
             filler.setblocking(False)
             filler.connect_ex(listener.getsockname())
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        yield f"{host}:{listener.getsockname()[1]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Self
 
@@ -57,7 +58,7 @@ class AsyncConnection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, addr: str, options: ConnectionOptions, clock: Clock) -> Self:
-        """Connect.
+        """Connect. Of a name with several addresses each one has a share of the time, until one answers.
 
         Raises
         ------
@@ -66,13 +67,23 @@ class AsyncConnection(asyncio.Protocol):
         """
         host, port = split_address(addr)
         loop = asyncio.get_running_loop()
+        end_s = loop.time() + options.connect_timeout_ms / 1000
         try:
             context = None if options.tls is None else options.tls.context()
             name = None if options.tls is None else options.tls.server_name or host
-            async with asyncio.timeout(options.connect_timeout_ms / 1000):
-                _, connection = await loop.create_connection(
-                    lambda: cls(addr, options, clock), host, port, ssl=context, server_hostname=name
-                )
+            async with asyncio.timeout_at(end_s):
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            places = list(dict.fromkeys(str(place[4][0]) for place in found))
+            for left, place in zip(range(len(places), 0, -1), places, strict=True):
+                try:
+                    async with asyncio.timeout((end_s - loop.time()) / left):
+                        _, connection = await loop.create_connection(
+                            lambda: cls(addr, options, clock), place, port, ssl=context, server_hostname=name
+                        )
+                    break
+                except OSError:
+                    if left == 1:
+                        raise
         except TimeoutError as cause:
             raise ConnectError(
                 f"cannot connect: no connection within {options.connect_timeout_ms} ms", addr=addr
