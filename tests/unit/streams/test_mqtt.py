@@ -121,10 +121,22 @@ def test_two_sources_of_a_job_do_not_share_a_journal():
         _check_journals(one.union(other).toPrint().plan())
 
 
+def test_two_sources_of_a_job_are_two_clients_of_their_broker():
+    """A broker closes the connection of the first one when the second one connects, and so on."""
+    source = StreamBuilder.dataStream("ns", "p")
+    one, other, third = (
+        source.fromMqtt("tcp://plant:1", client, topic)
+        for client, topic in (("c", "heat"), ("c", "cold"), ("d", "damp"))
+    )
+    _check_journals(one.union(third).toPrint().plan())
+    with pytest.raises(PlanError, match=r"two MQTT sources of a job have one client id.*client=c"):
+        _check_journals(one.union(other).toPrint().plan())
+
+
 def _check_journals(plan):
     for node in plan.nodes():
         if isinstance(node, MqttTopicSource):
-            node._check_journal(plan)
+            node._check_others(plan)
 
 
 def test_a_clock_that_is_set_back_makes_no_message_late_and_stops_no_heartbeat(tmp_path, monkeypatch):

@@ -48,7 +48,7 @@ class MqttTopicSource(RecordSource):
                 "onError('skip'), which counts malformed records",
                 step=self.name,
             )
-        self._check_journal(plan)
+        self._check_others(plan)
         options = dict(self.options)
         beats = has_watermark(analysis)
         if beats:
@@ -62,15 +62,25 @@ class MqttTopicSource(RecordSource):
             columns.append(F.col("topic").isNull().alias(BEAT))
         return Flow(df.select(*columns), self.shape, beats=beats)
 
-    def _check_journal(self, plan: Plan) -> None:
-        journal = self.options["journal"]
-        sources = (node for node in plan.nodes() if isinstance(node, MqttTopicSource) and node is not self)
+    def _check_others(self, plan: Plan) -> None:
+        journal, client = self.options["journal"], self.options["clientId"]
+        sources = [node for node in plan.nodes() if isinstance(node, MqttTopicSource) and node is not self]
         if any(node.options["journal"] == journal for node in sources):
             raise PlanError(
                 "two MQTT sources of a job have one journal, and each would read the messages of both: set "
                 "journal='/a/file' for one of them",
                 step=self.name,
                 journal=journal,
+            )
+        if any(
+            (node.options["url"], node.options["clientId"]) == (self.options["url"], client)
+            for node in sources
+        ):
+            raise PlanError(
+                "two MQTT sources of a job have one client id, and the broker closes the connection of each "
+                "when the other one connects: give them different ids",
+                step=self.name,
+                client=client,
             )
 
 
