@@ -220,16 +220,20 @@ def fetch_running_ends(
     return ends
 
 
-def _warn_of_absent(client: PlanningClient, empty: Iterable[MessageQueue]) -> None:
+def _warn_of_absent(client: PlanningClient, empty: Collection[MessageQueue]) -> None:
     """Warn of queues that their topic does not have. A topic may get them: a stream waits for their rows."""
-    for queue in empty:
+    there: set[MessageQueue] = set()
+    for topic in sorted({queue.topic for queue in empty}):
         try:
-            there = client.read_queues(queue.topic)
+            there.update(client.read_queues(topic))
         except RouteError:  # name servers are down, and brokers work without them
             continue
-        if queue not in there and any(each.broker_name == queue.broker_name for each in there):
+    brokers = {(queue.topic, queue.broker_name) for queue in there}
+    for queue in sorted(set(empty) - there):
+        if (queue.topic, queue.broker_name) in brokers:
+            known = ", ".join(str(each) for each in sorted(there) if each.topic == queue.topic)
             text = "assign names %s, which the topic does not have, and its rows are waited for; there are %s"
-            client.warnings.warn(_LOG, text, queue, ", ".join(map(str, there)), about=queue)
+            client.warnings.warn(_LOG, text, queue, known, about=queue)
 
 
 def _check_answered(ends: Ends, may_come_back: Callable[[RocketMQError], bool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -116,6 +117,16 @@ def test_an_assigned_queue_that_the_topic_does_not_have_is_told(mq, caplog) -> N
     mq.read_queues = raises(TopicNotFoundError("there is no route"))
     fetch_running_ends(mq, given)
     assert not caplog.text
+
+
+def test_a_look_at_many_empty_queues_that_are_assigned_asks_for_each_topics_queues_once(mq) -> None:
+    """It did so for each of the queues, which took seconds of each micro-batch for a thousand of them."""
+    mq.logs = {MessageQueue("orders", "broker-a", index): [] for index in range(300)}
+    listed, asked = mq.read_queues, []
+    mq.read_queues = lambda topic: asked.append(topic) or listed(topic)
+    given = options(assign=json.dumps({"orders": {"broker-a": list(range(300))}}))
+    assert len(fetch_running_ends(mq, given).masters) == 300
+    assert asked == ["orders"]
 
 
 def test_no_answer_at_all_is_an_error(mq) -> None:
