@@ -107,6 +107,7 @@ _OF_READS: Final = frozenset(
     for name in (
         *("queueOffset", "msgId", "bornTimestamp", "storeTimestamp", "offsetMsgId", "sysFlag", "bornHost"),
         *("storeHost", "reconsumeTimes", "preparedTransactionOffset", "bodyCrc", "offset", "timestamp"),
+        "alignedTimestamp",
     )
 )
 """Columns of a read that a write ignores in rows as they were read: the broker assigns new values."""

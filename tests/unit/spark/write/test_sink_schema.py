@@ -90,6 +90,15 @@ def test_rows_as_they_were_read_lose_where_they_were() -> None:
     assert not layout("body string, queueId int, brokerName string").as_read
 
 
+def test_rows_that_drop_repeats_returns_may_be_written_as_they_are() -> None:
+    """The time up to which all queues are read was an unknown column, as were no others of a read."""
+    read = "topic string, queueOffset bigint, body binary, properties map<string,string>"
+    found = layout(f"{read}, storeTimestamp timestamp, alignedTimestamp timestamp")
+    assert found.names == {"topic", "body", "properties"}
+    with pytest.raises(OptionError, match="'alignedTimestamp', which a write cannot set"):
+        layout("body string, alignedTimestamp timestamp")
+
+
 def test_rows_of_the_long_format_name_go_into_its_sink_as_they_were_read() -> None:
     found = layout("keys string, body binary, queueOffset bigint, key string, offset bigint, tags string")
     assert (found.positions, found.copies) == ((("keys", 0), ("body", 1), ("tags", 5)), ((0, 3),))
