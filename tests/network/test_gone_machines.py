@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from tests.support.deaf import deaf_address
@@ -15,7 +17,7 @@ from pyspark_rocketmq.client import Admin, Client, ClientOptions, MessageQueue
 from pyspark_rocketmq.client.broker_calls import calls_at_once, glance_deadline, glance_each
 from pyspark_rocketmq.client.clock import SYSTEM_CLOCK
 from pyspark_rocketmq.client.net.byte_stream import ByteStream
-from pyspark_rocketmq.client.net.endpoint import ConnectionOptions
+from pyspark_rocketmq.client.net.endpoint import ConnectionOptions, open_socket
 from pyspark_rocketmq.client.net.pool import ConnectionPool
 from pyspark_rocketmq.client.requests import max_offset
 from pyspark_rocketmq.errors import ConnectError, RocketMQError, TransportError
@@ -164,3 +166,21 @@ def test_a_machine_without_threads_asks_all_the_same(mq: MockCluster, refusals: 
         outcomes = client.requests.try_each(CALLS, deadline=client.deadline(3_000))
         assert outcomes[QUEUES[-1]] == 0
         assert failed(outcomes) == {*NAMES} - {LIVING}
+
+
+def test_a_name_of_several_machines_takes_the_time_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up = socket.getaddrinfo
+
+    def resolve(host: str, *args: Any, **named: Any) -> list[Any]:
+        places = ("127.0.0.2", "127.0.0.1") if host == "brokers.example" else (host,)
+        return [found for place in places for found in look_up(place, *args, **named)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    given = ConnectionOptions(connect_timeout_ms=round(CONNECT_S * 1000))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with deaf_address("127.0.0.2", port):
+            begin = SYSTEM_CLOCK.monotonic()
+            with contextlib.closing(open_socket(f"brokers.example:{port}", given)) as opened:
+                assert SYSTEM_CLOCK.monotonic() - begin < CONNECT_S
+                assert opened.getpeername() == listener.getsockname()

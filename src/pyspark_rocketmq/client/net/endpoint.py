@@ -6,6 +6,7 @@ import functools
 import re
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -19,6 +20,7 @@ from pyspark_rocketmq.remoting.namespace import NO_NAMESPACE, Namespace
 __all__ = ["ConnectionOptions", "TlsOptions", "open_socket", "split_address"]
 
 _PORT: Final = re.compile("[0-9]{1,5}")
+_LEAST_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,8 @@ def split_address(addr: str) -> tuple[str, int]:
 def open_socket(addr: str, options: ConnectionOptions) -> socket.socket:
     """Open a non-blocking socket, with TLS if asked.
 
+    Of a name with several addresses each one has a share of the time, until one answers.
+
     Raises
     ------
     ConnectError
@@ -148,7 +152,7 @@ def open_socket(addr: str, options: ConnectionOptions) -> socket.socket:
     host, port = split_address(addr)
     timeout_s = options.connect_timeout_ms / 1000
     try:
-        sock = socket.create_connection((host, port), timeout=timeout_s)
+        sock = _connect(host, port, timeout_s)
     except (OSError, UnicodeError) as cause:  # a UnicodeError of what cannot be a host's name: "ns..example"
         raise ConnectError(f"cannot connect: {cause}", addr=addr) from cause
     try:
@@ -163,3 +167,21 @@ def open_socket(addr: str, options: ConnectionOptions) -> socket.socket:
         raise ConnectError(f"no TLS session: {cause}", addr=addr) from cause
     sock.setblocking(False)
     return sock
+
+
+def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Connect to the first address of a host that answers; the socket has the time-out for what follows."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    places = dict.fromkeys(str(each[4][0]) for each in found)
+    end_s = time.monotonic() + timeout_s
+    for left, place in zip(range(len(places), 0, -1), places, strict=True):
+        try:
+            share_s = max(_LEAST_S, (end_s - time.monotonic()) / left)  # the process may have been frozen
+            sock = socket.create_connection((place, port), timeout=share_s)
+        except OSError:
+            if left == 1:
+                raise
+        else:
+            sock.settimeout(timeout_s)
+            return sock
+    raise OSError(f"{host} has no address")
