@@ -159,16 +159,16 @@ class Delivery:
         return True
 
     def _call(self, messages: Sequence[Message]) -> ConsumeResult:
-        """Return the listener's result, whatever the tracing does: no message may stay in flight."""
-        result = ConsumeResult.LATER
+        """Return the listener's result, whatever the tracing does: no message may stay in flight, or wait."""
+        result: ConsumeResult | None = None
+        originals = [with_original_topic(message, self._client.namespace) for message in messages]
         try:
-            originals = [with_original_topic(message, self._client.namespace) for message in messages]
             with self._tracing.watch(originals) as call:
                 result = self._call_traced(originals, call)
         except Exception as error:  # noqa: BLE001 - a processor of spans may be the user's
             text, about = "group %s: a call of the listener cannot be traced", type(error)
             self._client.warnings.warn(_LOG, text, self._group, about=about, trace=True)
-        return result
+        return self._call_traced(originals, WatchedCall()) if result is None else result
 
     def _call_traced(self, messages: Sequence[Message], call: WatchedCall) -> ConsumeResult:
         running = _RUNNING.set(self)
