@@ -94,6 +94,14 @@ def member(mq: MockCluster) -> Iterator[Callable[..., Member]]:
         one.consumer._client.close()  # a thread that outlived the consumer may have connected once more
 
 
+def queues_read(*members: Member) -> set[tuple[str, int]]:
+    """Return of which queues the members got messages.
+
+    On a busy machine, a member that is not heard for a moment loses its queues, and messages come twice.
+    """
+    return {(message.broker_name, message.queue_id) for one in members for message in one.got}
+
+
 def numbered(prefix: str, count: int) -> list[bytes]:
     return [f"{prefix}{number}".encode() for number in range(count)]
 
@@ -174,9 +182,10 @@ def test_members_that_start_together_begin_where_they_are_told(mq, member):
     eventually(
         lambda: len(one.queues("orders")) == len(two.queues("orders")) == 2, 30, what="half of them each"
     )
-    bodies = [body for queue in mq.queues("orders") for body in put(mq, queue, b"new")]
-    eventually(lambda: len(one.got) + len(two.got) >= 4, 30, what="the new ones")
-    assert one.bodies + two.bodies == bodies
+    for queue in mq.queues("orders"):
+        put(mq, queue, b"new")
+    eventually(lambda: len(queues_read(one, two)) == 4, 30, what="the new ones")
+    assert {*one.bodies, *two.bodies} == {b"new"}
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -298,9 +307,9 @@ def test_a_deleted_topic_does_not_stop_the_others(mq, member):
     two = member(start=FIRST)
     two.start("orders")
     eventually(lambda: len(one.queues("orders")) == len(two.queues("orders")) == 2, 20, what="half each")
-    bodies = [b for queue in mq.queues("orders") for b in put(mq, queue, b"x%d" % queue.queue_id)]
-    eventually(lambda: len(one.got) + len(two.got) == 4, 20, what="the messages")
-    assert sorted(one.bodies + two.bodies) == sorted(bodies)
+    for queue in mq.queues("orders"):
+        put(mq, queue, b"x")
+    eventually(lambda: len(queues_read(one, two)) == 4, 20, what="the messages")
 
 
 def test_closing_waits_for_no_broker_that_is_away(mq, member):
