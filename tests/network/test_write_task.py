@@ -528,7 +528,9 @@ def test_a_broker_that_comes_back_after_the_route_was_looked_up_gets_its_rows(
     assert write(batch, deadLetterTopic="dead", outageTimeout="20s").dead_letters == 0
 
 
-def test_missing_topics_of_rows_are_waited_for_once_while_all_brokers_are_there(mq: MockCluster) -> None:
+def test_missing_topics_of_rows_are_waited_for_once_while_all_brokers_are_there(
+    mq: MockCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     registration_s = 30  # brokers repeat it every 30 s: a restarted name server may know nothing for so long
     settings = {"nameServer": mq.name_server, "deadLetterTopic": "dead", "outageTimeout": "60s"}
     options = parse_options(SinkOptions, settings, environ={})
@@ -542,6 +544,8 @@ def test_missing_topics_of_rows_are_waited_for_once_while_all_brokers_are_there(
             return clock.monotonic() - before if len(clock.sleeps) > slept else 0.0
 
         assert waited_s("nowhere") > registration_s
+        (told,) = [record.getMessage() for record in caplog.records]
+        assert "the rows of topic nowhere wait: no name server has a route to the topic" in told
         assert waited_s("nowhere") == 0
         assert waited_s("nor here") == 0
         mq.unregister("broker-b")

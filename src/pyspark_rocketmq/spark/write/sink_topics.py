@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from pyspark_rocketmq.errors import (
     BrokerNotFoundError,
     OptionError,
     PermissionDeniedError,
+    RocketMQError,
     TopicExistsError,
     TopicNotFoundError,
 )
@@ -31,6 +33,8 @@ from pyspark_rocketmq.record.encode.outgoing_rows import OutgoingRows
 from pyspark_rocketmq.remoting.codes import ResponseCode
 
 __all__ = ["ANY_QUEUE", "RESTART_MS", "SinkTopics", "named_brokers", "require_topic"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 ANY_QUEUE: Final = -1
 """The number of rows that may go to any queue."""
@@ -162,7 +166,16 @@ class SinkTopics:
 
         self._retry(look_up, topic)
 
-    def _retry(self, attempt: Callable[[], T], topic: str) -> T:
+    def _retry(self, ask: Callable[[], T], topic: str) -> T:
+        def attempt() -> T:
+            try:
+                return ask()
+            except RocketMQError as error:
+                if error.retriable:
+                    text = "the rows of topic %s wait: %s"
+                    self._client.warnings.warn(_LOG, text, topic, error, about=(topic, type(error)))
+                raise
+
         return retry(
             attempt,
             deadline=self._client.deadline(self._outage_ms),
