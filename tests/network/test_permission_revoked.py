@@ -92,6 +92,15 @@ def test_a_broker_that_refuses_what_planning_asks_ends_the_query(mq, query, what
     assert running.trigger()
 
 
+def test_a_broker_that_refuses_is_not_said_to_be_away(mq, query, caplog) -> None:
+    running = query()
+    mq.inject(FORBIDDEN, on=RequestCode.GET_MAX_OFFSET, times=None)
+    with pytest.raises(PermissionDeniedError):
+        running.trigger()
+    assert "broker-a refuses to tell the ends of its queues: " in caplog.text
+    assert "does not answer" not in caplog.text
+
+
 def test_one_broker_of_two_that_refuses_ends_the_query_though_the_other_answers() -> None:
     with MockCluster({"orders": 1}, brokers=("broker-a", "broker-b")) as mq:
         given = {"nameServer": mq.name_server, "topic": "orders", "startingOffsets": "earliest"}

@@ -22,7 +22,13 @@ from pyspark_rocketmq.client.read.samples import (
 )
 from pyspark_rocketmq.client.retry import RandomSource
 from pyspark_rocketmq.client.routes.whole_routes import look_up
-from pyspark_rocketmq.errors import BrokerNotFoundError, RocketMQError, RouteError, TopicNotFoundError
+from pyspark_rocketmq.errors import (
+    BrokerError,
+    BrokerNotFoundError,
+    RocketMQError,
+    RouteError,
+    TopicNotFoundError,
+)
 from pyspark_rocketmq.model import MessageQueue, MessageSelector
 from pyspark_rocketmq.offsets.reachable import ReachableBrokers
 from pyspark_rocketmq.options import ClientOptions
@@ -205,7 +211,10 @@ class PlanningClient(Client):
 
     def _tell(self, asked: Set[str], away: Mapping[str, RocketMQError]) -> None:
         for name in sorted(away.keys() - self._told):
-            _LOG.warning("broker %s does not answer; its queues wait: %s", name, away[name])
+            if isinstance(away[name], BrokerError) and not away[name].outage:
+                _LOG.warning("broker %s refuses to tell the ends of its queues: %s", name, away[name])
+            else:
+                _LOG.warning("broker %s does not answer; its queues wait: %s", name, away[name])
         self._told = self._told - asked | away.keys()
 
     def message_times(
