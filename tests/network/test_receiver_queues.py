@@ -13,9 +13,11 @@ from tests.support.wait import eventually
 
 from pyspark_rocketmq.client import PushConsumer, PushOptions
 from pyspark_rocketmq.dstream.receiver.group_options import push_options
+from pyspark_rocketmq.dstream.receiver.link import FrameKind
 from pyspark_rocketmq.dstream.receiver.receivers import RocketMQReceiver
 from pyspark_rocketmq.dstream.receiver.task import ReceiverTask
-from pyspark_rocketmq.testing import MockCluster
+from pyspark_rocketmq.remoting.codes import RequestCode, ResponseCode
+from pyspark_rocketmq.testing import MockCluster, Refuse
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -78,3 +80,15 @@ def test_a_queue_in_order_goes_to_the_next_member_while_a_pull_of_it_waits(mq, r
         eventually(lambda: 3 in [mq.committed(GROUP, queue) for queue in queues], 30, what="its commit")
     assert got[-2:] == [b"2", b"3"]
     assert len(driver.blocks) <= 1
+
+
+def test_the_driver_is_told_that_a_broker_refuses_what_a_receiver_pulls(mq, receive):
+    queue = mq.queue("orders", 0, "broker-a")
+    mq.inject(Refuse(ResponseCode.NO_PERMISSION, "no longer"), on=RequestCode.PULL_MESSAGE, times=None)
+    driver = receive()
+    told = lambda: [text for kind, _, text in driver.frames if kind == FrameKind.ALIVE and text]  # noqa: E731
+    eventually(lambda: any(b"no longer" in text for text in told()), 30, what="the warning")
+    assert len(told()) == len(set(told())), "a warning was repeated"
+    mq.heal()
+    put(mq, queue, b"1")
+    eventually(lambda: len(driver.blocks) == 1, 30, what="the message")

@@ -37,6 +37,7 @@ class PacedWarnings:
         self._clock = clock
         self._lock = ForkSafeLock()
         self._logged: dict[object, _Logged] = {}
+        self._latest = ""
 
     def warn(self, log: logging.Logger, text: str, *args: object, about: object, trace: bool = False) -> None:
         """Log a warning, unless the same text was logged a moment ago about the same.
@@ -61,5 +62,12 @@ class PacedWarnings:
             self._logged[key] = _Logged(now_s + _PAUSE_S)
             if len(self._logged) > _REMEMBERED:
                 del self._logged[next(iter(self._logged))]
+            self._latest = text % args
         since = f" (and {before.more} times since it was last logged)" if before and before.more else ""
         log.warning(text + since, *args, stacklevel=2, exc_info=trace)
+
+    def take_latest(self) -> str:
+        """Return the latest warning that was logged since the last call; an empty text if none was."""
+        with self._lock:
+            latest, self._latest = self._latest, ""
+        return latest

@@ -47,6 +47,13 @@ def test_a_traceback_is_part_of_a_warning_that_asks_for_it(
     assert ("ZeroDivisionError" in caplog.text) is trace
 
 
+def test_the_latest_warning_is_taken_once() -> None:
+    warnings = PacedWarnings(FakeClock())
+    for about in ("a", "b", "b", "a"):
+        warnings.warn(LOG, "%s is away", about, about=about)
+    assert [warnings.take_latest(), warnings.take_latest()] == ["b is away", ""]
+
+
 def test_what_is_remembered_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     warnings = PacedWarnings(FakeClock())
     for topic in range(5_000):

@@ -226,6 +226,10 @@ class PushConsumer:
         """The queues that this member owns now, sorted, including those of ``%RETRY%group``."""
         return tuple(sorted(queue for lane in list(self._lanes.values()) for queue in lane.queues))
 
+    def take_warning(self) -> str:
+        """Return the latest warning about what is retried, if one was logged since the last call."""
+        return self._client.warnings.take_latest()
+
     def close(self, timeout_s: float = 10.0) -> None:
         """Leave the group: wait for running listener calls, commit, and notify the other members.
 

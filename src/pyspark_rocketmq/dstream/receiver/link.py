@@ -41,6 +41,7 @@ class FrameKind(enum.IntEnum):
 
     BLOCK = 0
     ALIVE = 1
+    """The task runs; the payload is the consumer's latest warning, once."""
     RESTART = 2
     """The receiver restarts; the payload is the reason."""
     STARTED = 3

@@ -62,6 +62,7 @@ class ReceiverInfo:
     restarts, failures : int
         Number of restarts of the receiver, and of failures of its task.
     last_error : str
+        Of its task, its restarts or its blocks, or what its consumer retries, such as refused pulls.
     """
 
     number: int
@@ -331,10 +332,11 @@ class ReceiverServer:
             text = self._read(channel, length).decode(errors="replace")
             if kind == FrameKind.STARTED:
                 info.active, info.location = True, text
-            elif kind == FrameKind.RESTART:
-                info.restarts += 1
+            elif kind == FrameKind.RESTART or text:  # the consumer's log is on another machine
+                info.restarts += kind == FrameKind.RESTART
                 info.last_error = text
-                _LOG.warning("receiver %d of %s restarts: %s", info.number, self._name, text)
+                what = "restarts" if kind == FrameKind.RESTART else "warns"
+                _LOG.warning("receiver %d of %s %s: %s", info.number, self._name, what, text)
         rate = self._rate()
         self._write(channel, REPLY.pack(status, -1.0 if rate is None else rate))
 

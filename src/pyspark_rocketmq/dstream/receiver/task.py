@@ -139,9 +139,8 @@ class ReceiverTask:
             own += elements
             return
         start = self._starts
-        given = Given(elements, threading.Event())
         self._wait_turn(len(elements), start)
-        self._collector.add(given)
+        self._collector.add(given := Given(elements, threading.Event()))
         while not given.stored.wait(_STOPPED_LOOK_S):
             self._check_started(start)
 
@@ -196,7 +195,8 @@ class ReceiverTask:
             self._store(link, self._collector.take())
             if self._clock.monotonic() - self._told_at >= _ALIVE_S:
                 self._told_at = self._clock.monotonic()
-                if not self._obey(link.tell(FrameKind.ALIVE, skipped=self._skipped)):
+                warning = self._consumer.take_warning() if self._consumer is not None else ""
+                if not self._obey(link.tell(FrameKind.ALIVE, warning.encode(), skipped=self._skipped)):
                     return False
         return True
 

@@ -191,6 +191,9 @@ class Consumer:
     def stop_pulling(self) -> None:
         pass
 
+    def take_warning(self) -> str:
+        return ""
+
     def close(self) -> None:
         self.closed += 1
 
