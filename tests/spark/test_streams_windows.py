@@ -151,6 +151,14 @@ def test_objects_stay_objects_when_they_are_ranked(spark):
     assert table(each.test(rows), "k", "o", "r") == [("a", {"v": 3}, 1), ("b", {"k": "b", "v": 2.5}, 1)]
 
 
+def test_a_function_of_records_gets_the_fields_of_a_lifted_one_with_their_types(spark):
+    moved = stream(spark).map(lambda m: {"k": m["k"], "v": m.get("v")})
+    rows = [at(1, k="a", v=1), at(2, k="a", v=2)]
+    windows = moved.window(TumblingWindow.of(Time.minutes(1))).groupBy("k")
+    total = windows.reduce(lambda one, other: {"v": one["v"] + other["v"]}, "o")
+    assert table(total.test(rows), "k", "o") == [("a", {"v": 3})]
+
+
 @pytest.mark.parametrize("schema", [None, "v double"])
 @pytest.mark.parametrize(
     ("values", "total"),

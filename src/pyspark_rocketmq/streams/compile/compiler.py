@@ -39,6 +39,9 @@ _KEEPS_VALUE: Final[frozenset[FunctionKind]] = frozenset(
     {"filter", "forEach", "time", "label", "key", "serialize"}
 )
 
+_KEEPS_TYPES: Final = (p.SelectFields, p.Windowed, p.Group)
+"""Steps that get fields with their JSON types, not as texts."""
+
 
 def is_bounded(plan: p.Plan) -> bool:
     """Whether a plan's sources are bounded.
@@ -178,9 +181,9 @@ class Compiler:
     def _parse_named(self, node: p.Node, before: p.Node, fields: tuple[str, ...] = ()) -> Flow:
         """Return the input with all fields parsed that this step or a later one names."""
         flow = self.flow(before)
-        if flow.shape is Shape.COLUMNS and isinstance(node, p.SelectFields):
+        if flow.shape is Shape.COLUMNS and isinstance(node, _KEEPS_TYPES):
             flow.check_fields(fields, node)
-            return flow  # with their types
+            return flow
         if flow.shape is Shape.TEXT and fields:
             return flow.with_fields(fields, self.guard, node)
         if flow.shape is not Shape.JSON:

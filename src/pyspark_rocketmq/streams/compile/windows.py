@@ -79,7 +79,6 @@ def check_time_field(flow: Flow, field: str, step: p.Node) -> None:
 
 def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: bool) -> Flow:
     """Return the results of windows."""
-    collects = any(item.kind in OVER_RECORDS for item in node.aggregates)
     flow = _parse_inputs(flow, node.keys, node.aggregates, guard, node)
     if node.window.time_field is not None:
         if streaming:
@@ -89,8 +88,6 @@ def aggregate_windows(flow: Flow, node: p.Windowed, guard: Guard, *, streaming: 
     overflowing = select_overflows(flow, node.aggregates, node.numeric)
     if streaming and isinstance(node.window, SessionWindow) and node.firing.updates:
         raise PlanError("session windows emit no results before their end", step=node.name)
-    if collects:
-        flow = flow.with_text()
     flow = _take_key(flow, node.keys)
     # Rows can be late only in the first step with state, and only in streams.
     first = flow.df.isStreaming and not flow.watermarked
@@ -145,8 +142,6 @@ def aggregate_groups(flow: Flow, node: p.Group, guard: Guard) -> Flow:
     flow = _parse_inputs(flow, node.keys, node.aggregates, guard, node)
     flow = without_too_long(flow, node.aggregates, node.numeric, guard, node)
     overflowing = select_overflows(flow, node.aggregates, node.numeric)
-    if any(item.kind in OVER_RECORDS for item in node.aggregates):
-        flow = flow.with_text()
     flow = _take_key(flow, node.keys)
     if flow.beats:
         flow = replace(flow, df=flow.df.where(~F.col(BEAT)).drop(BEAT), beats=False)
@@ -168,10 +163,7 @@ def rank_rows(flow: Flow, node: p.TopN, guard: Guard, *, streaming: bool) -> Flo
             "topN of a stream needs a window before it: without one it has no final result", step=node.name
         )
     names = [*node.keys, *(name for name, _ in node.order)]
-    if flow.shape is Shape.COLUMNS:
-        flow.check_fields(names, node)
-    else:
-        flow = flow.with_fields(names, guard, node)
+    flow = flow.with_fields(names, guard, node)
     if node.rank.lower() in {name.lower() for name in flow.columns}:
         raise PlanError(
             f"{node.rank!r} is a field of the records already: use another name for the rank", step=node.name
@@ -246,10 +238,12 @@ def _mark_columns(df: DataFrame, marks: Mapping[str, dict[str, Any]]) -> DataFra
 def _parse_inputs(
     flow: Flow, keys: tuple[str, ...], aggregates: tuple[p.Aggregate, ...], guard: Guard, node: p.Node
 ) -> Flow:
-    """Return the flow with the fields of keys and results."""
+    """Return the flow with the fields of keys and results, and records' texts for functions of them."""
+    if any(item.kind in OVER_RECORDS for item in aggregates):
+        flow = flow.with_text()  # while it has the fields' JSON types
     names = [name for name in keys if not (flow.keyed and name == KEY)]
     names += [item.field for item in aggregates if item.field is not None]
-    return flow if flow.shape is Shape.TEXT and not names else flow.with_fields(names, guard, node)
+    return flow if flow.shape is Shape.TEXT and not names else flow.with_fields(names, guard, node).plain()
 
 
 def _take_key(flow: Flow, keys: tuple[str, ...]) -> Flow:

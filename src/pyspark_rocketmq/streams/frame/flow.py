@@ -173,7 +173,7 @@ class Flow:
         missing = [name for name in dict.fromkeys(names) if name not in self.columns]
         if self.shape is Shape.COLUMNS:
             self.check_fields(missing, step)
-            return self.plain()
+            return self
         if self.shape is Shape.TEXT:
             raise PlanError(
                 "the records are text without fields: parse them first, with map(json.loads) or isJson=True",
@@ -269,14 +269,8 @@ class Flow:
 
     def plain(self) -> Flow:
         """Return the columns, with variants converted to text."""
-        variants = self.variants
-        if not variants:
-            return self
-        columns = [
-            column(name).cast("string").alias(name) if name in variants else column(name)
-            for name in self.columns
-        ]
-        return self.select(columns, self.columns)
+        texts = {name: column(name).cast("string") for name in self.variants}
+        return replace(self, df=self.df.withColumns(texts)) if texts else self
 
     def as_json(self) -> Flow:
         """Return the columns as one JSON text."""
