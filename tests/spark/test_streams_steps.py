@@ -262,6 +262,45 @@ def test_a_condition_leaves_the_types_of_fields(spark):
     assert moved.filter(sf.col("o").isNotNull()).filterByExpression("(n,>,10)").test(texts) == kept
 
 
+RECORD = {"k": "a", "n": 12, "x": 1.5, "yes": True, "none": None, "text": "0012", "o": {"a": [1, "2", None]}}
+RECORD |= {"list": [{"b": False}], "id": 1234567890123456789, "u": "\u00fc\U0001f600", "t": 1893456000000}
+
+TYPE_KEEPING = {
+    "filter": lambda s: s.filter("n > 1").filterByExpression("(id,>,1)"),
+    "distinct": lambda s: s.distinct("o", "n"),
+    "script": lambda s: s.script("k=lower(upper(k))"),
+    "selectTimestamp": lambda s: s.selectTimestamp("t"),
+    "selectFields": lambda s: s.selectFields(*RECORD),
+    "split": lambda s: s.split(lambda record: record["k"]).select("a"),
+}
+
+
+@pytest.mark.parametrize("step", TYPE_KEEPING)
+def test_fields_of_a_lifted_function_keep_their_types(spark, step):
+    whole = stream(spark).map(
+        lambda m: {
+            "k": m["k"],
+            "n": m["n"],
+            "x": m["x"],
+            "yes": m["yes"],
+            "none": m.get("none"),
+            "text": m["text"],
+            "o": m["o"],
+            "list": m["list"],
+            "id": m["id"],
+            "u": m["u"],
+            "t": m["t"],
+        }
+    )
+    assert TYPE_KEEPING[step](whole).test([RECORD]) == [RECORD]
+
+
+def test_distinct_keeps_types_in_a_stream(spark):
+    moved = stream(spark).map(lambda m: {"k": m["k"], "n": m["n"]})
+    batches = [[at(1, k={"a": 1}, n=1)], [at(2, k={"a": 1}, n=2), at(3, k="a", n="3")]]
+    assert moved.distinct("k").test(batches, batches=True) == [{"k": {"a": 1}, "n": 1}, {"k": "a", "n": "3"}]
+
+
 def test_a_field_of_a_union_is_no_text_on_one_side_only(spark):
     source = StreamBuilder.dataStream("tests", "types", spark)
     numbers = source.fromRocketmq("a", "group", True, "h:1", schema="k string, n int")

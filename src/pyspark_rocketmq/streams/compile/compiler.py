@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -39,7 +39,10 @@ _KEEPS_VALUE: Final[frozenset[FunctionKind]] = frozenset(
     {"filter", "forEach", "time", "label", "key", "serialize"}
 )
 
-_KEEPS_TYPES: Final = (p.SelectFields, p.Windowed, p.Group)
+_KEEPS_TYPES: Final = (
+    *(p.SelectFields, p.Where, p.TimeSelect, p.Distinct, p.Script),
+    *(p.Windowed, p.Group),
+)
 """Steps that get fields with their JSON types, not as texts."""
 
 
@@ -119,11 +122,10 @@ class Compiler:
                 return self._apply(node)
             case p.Where():
                 condition = F.expr(node.condition) if isinstance(node.condition, str) else node.condition
-                flow = self.flow(node.input)
-                if flow.variants:
-                    return _where(flow, condition)
                 flow = self._parse_named(node, node.input)
-                return replace(flow, df=flow.df.where(flow.of_beats(condition)))
+                return _keep_types(
+                    flow, lambda texts: replace(texts, df=texts.df.where(flow.of_beats(condition)))
+                )
             case p.ColumnsMap():
                 flow = self._parse_named(node, node.input)
                 columns = [
@@ -140,7 +142,7 @@ class Compiler:
                 flow = self._parse_named(node, node.input)
                 if not p.ends(node) and self.analysis.lateness_s(node) is not None:
                     check_time_field(flow, node.field, node)
-                return take_time_field(flow, node.field, self.guard, node)
+                return _keep_types(flow, lambda texts: take_time_field(texts, node.field, self.guard, node))
             case p.Select():
                 flow = self.flow(node.input)
                 labels = map(_label, node.labels)
@@ -163,7 +165,9 @@ class Compiler:
             case p.Distinct():
                 flow = self._parse_named(node, node.input)
                 lateness_s = self.analysis.lateness_s(node, open_windows=True)
-                return drop_duplicates(flow, node, self.guard, lateness_s=lateness_s)
+                return _keep_types(
+                    flow, lambda texts: drop_duplicates(texts, node, self.guard, lateness_s=lateness_s)
+                )
             case p.StreamJoin():
                 return join_streams(self.flow(node.left), self.flow(node.right), node)
             case p.TableJoin():
@@ -199,14 +203,8 @@ class Compiler:
             raise PlanError(
                 "the records are text without fields: parse them first, with map(json.loads)", step=node.name
             )
-        flow = flow.with_hidden_identity()
-        df, names = flow.df, list(flow.columns)
-        for name, value in node.lines:
-            df = df.withColumn(name, F.expr(value))
-            # Spark replaces a column of another case.
-            names = [name if known.lower() == name.lower() else known for known in names]
-            names = names if name in names else [*names, name]
-        return replace(flow, df=df, columns=tuple(names))
+        changed = frozenset(name.lower() for name, _ in node.lines)
+        return _keep_types(flow.with_hidden_identity(), lambda texts: _run_script(texts, node.lines), changed)
 
     def _union(self, node: p.Union) -> Flow:
         split = _find_same_split(node)
@@ -345,15 +343,26 @@ def _drop_case_twins(names: list[str], known: tuple[str, ...]) -> list[str]:
     return list(found.values())
 
 
-def _where(flow: Flow, condition: Column) -> Flow:
-    """Return the rows that meet a condition, which reads variants as text: the rows keep their JSON types."""
-    kept = {name: f"__kept_{at}" for at, name in enumerate(sorted(flow.variants))}
-    df = flow.df.withColumns({copy: column(name) for name, copy in kept.items()})
-    df = df.withColumns({name: column(name).cast("string") for name in kept})
-    df = df.where(flow.of_beats(condition))
-    return replace(
-        flow, df=df.withColumns({name: column(copy) for name, copy in kept.items()}).drop(*kept.values())
-    )
+def _run_script(flow: Flow, lines: tuple[tuple[str, str], ...]) -> Flow:
+    df, names = flow.df, list(flow.columns)
+    for name, value in lines:
+        df = df.withColumn(name, F.expr(value))
+        # Spark replaces a column of another case.
+        names = [name if known.lower() == name.lower() else known for known in names]
+        names = names if name in names else [*names, name]
+    return replace(flow, df=df, columns=tuple(names))
+
+
+def _keep_types(flow: Flow, change: Callable[[Flow], Flow], changed: frozenset[str] = frozenset()) -> Flow:
+    """Return a flow after a step that reads variants as texts: fields that it leaves keep theirs."""
+    names = sorted(name for name in flow.variants if name.lower() not in changed)
+    if not names:
+        return change(flow.plain())
+    copies = {name: f"__kept_{at}" for at, name in enumerate(names)}
+    df = flow.df.withColumns({copy: column(name) for name, copy in copies.items()})
+    made = change(replace(flow, df=df).plain())
+    df = made.df.withColumns({name: column(copy) for name, copy in copies.items()}).drop(*copies.values())
+    return replace(made, df=df)
 
 
 def _check_types(left: Flow, right: Flow, node: p.Union) -> None:
