@@ -579,6 +579,34 @@ def test_streams_of_a_field_are_joined_and_joined_again(spark, here):
     assert [tuple(row) for row in named.toDF().collect()] == [(1, 2, 3, 7, "1", "5", "4")]
 
 
+@pytest.mark.parametrize("batches", [False, True])
+def test_fields_keep_their_types_in_a_join(spark, batches):
+    left, right = (side.map(lambda m: {"k": m["k"], "o": m["o"]}) for side in x_and_y(spark))
+    joined = left.join(right).window(TumblingWindow.of(Time.seconds(10))).on("(k,==,k)").toDataStream()
+    rows = {
+        "x": [at(1, k=1, o={"a": [1]}), at(2, k="b", o=2)],
+        "y": [at(1, k=1, o=None), at(2, k="b", o="3")],
+    }
+    given = {topic: [found] for topic, found in rows.items()} if batches else rows
+    found = [{"k": 1, "o": {"a": [1]}, "right_o": None}, {"k": "b", "o": 2, "right_o": "3"}]
+    assert table(joined.test(given, batches=batches), "k", "o", "right_o") == table(
+        found, "k", "o", "right_o"
+    )
+
+
+def test_fields_keep_their_types_in_a_join_with_a_table(spark, here):
+    (here / "dim.csv").write_text("id,name\n12,x\n")
+    moved = stream(spark).map(lambda m: {"k": m["k"], "o": m["o"]})
+    record = {"k": 12, "o": {"a": [1]}}
+    joined = moved.dimJoin(str(here / "dim.csv"), 1).on("(k,==,id)").toDataStream()
+    assert joined.test([record, {"k": 3, "o": 1}]) == [{**record, "id": "12", "name": "x"}]
+    source = StreamBuilder.dataStream("tests", "table", spark)
+    names = source.fromJson("names").map(lambda m: {"id": m["id"], "v": m["v"]})
+    records = source.fromRocketmq("t", "g", True, "h:1").map(lambda m: {"k": m["k"], "o": m["o"]})
+    pairs = records.join(names).on("(k,==,id)").toDataStream()
+    assert pairs.test({"t": [record], "names": [{"id": 12, "v": 1.5}]}) == [{**record, "id": 12, "v": 1.5}]
+
+
 def test_streams_are_joined_within_an_interval(spark):
     left, right = two(spark)
     pairs = (

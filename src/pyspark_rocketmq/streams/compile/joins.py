@@ -8,7 +8,15 @@ from typing import Any, Final, assert_never
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import DataType, IntegralType, NumericType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    DataType,
+    IntegralType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.spark.body_formats import quote
@@ -36,12 +44,12 @@ _OTHER: Final = "__other"
 _MERGED: Final = "__merged"
 _OF_TEXTS: Final = frozenset({"like", "rlike"})
 _EQUALITY: Final = frozenset({"=", "<>"})
+_READ_AS_TEXT: Final = (StringType, VariantType)
 
 
 def join_streams(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
     """Return the pairs that meet the condition. Right fields that the left also has are ``right_<name>``."""
     _check_columns(left, right, node)
-    left, right = left.plain(), right.plain()
     left_df, right_df = _prepare_side(left, node), _prepare_side(right, node)
     marked = right_df.select(*(F.col(quote(name)).alias(_RIGHT + name) for name in right_df.columns))
     on, equal = _parse_condition(left, right, node)
@@ -57,7 +65,6 @@ def join_streams(left: Flow, right: Flow, node: p.StreamJoin) -> Flow:
 def join_table(left: Flow, right: Flow, node: p.TableJoin) -> Flow:
     """Return the pairs of a stream's records and a table's rows, of which one side is each."""
     _check_columns(left, right, node)
-    left, right = left.plain(), right.plain()
     on, equal = _parse_condition(left, right, node)
     left_name, _, right_name = comparisons(node.condition, step=node.name)[0]
     if p.ends(node.left):
@@ -188,7 +195,7 @@ def join_dimension(
         told_apart = {name for name in own if f"{p.TABLE_PREFIX}{name}" in wanted}
         fields = {name for name in wanted - own if not name.startswith(p.TABLE_PREFIX)}
         needed += sorted(fields | told_apart)
-    flow = flow.with_fields(dict.fromkeys(needed), guard, node).plain()
+    flow = flow.with_fields(dict.fromkeys(needed), guard, node)
     if flow.shape is Shape.JSON and wanted is not None:
         flow = flow.without_text()
     table = node.table.frame(spark)
@@ -285,8 +292,8 @@ def _compare(left: str, operator: str, right: str, left_kind: DataType, right_ki
 
     Spark would fail the query at such a text.
     """
-    ours, theirs = quote(left), quote(_RIGHT + right)
-    match isinstance(left_kind, StringType), isinstance(right_kind, StringType):
+    ours, theirs = _operand(left, left_kind), _operand(_RIGHT + right, right_kind)
+    match isinstance(left_kind, _READ_AS_TEXT), isinstance(right_kind, _READ_AS_TEXT):
         case True, True:
             return F.expr(compare_fields(ours, operator, theirs))
         case True, False if operator not in _OF_TEXTS:
@@ -294,6 +301,10 @@ def _compare(left: str, operator: str, right: str, left_kind: DataType, right_ki
         case False, True if operator not in _OF_TEXTS:
             theirs = f"try_cast({theirs} AS {_common_type(left_kind, operator)})"
     return F.expr(f"{ours} {operator} {theirs}")
+
+
+def _operand(name: str, kind: DataType) -> str:
+    return f"CAST({quote(name)} AS STRING)" if isinstance(kind, VariantType) else quote(name)
 
 
 def _common_type(kind: DataType, operator: str) -> str:
