@@ -301,15 +301,29 @@ def test_distinct_keeps_types_in_a_stream(spark):
     assert moved.distinct("k").test(batches, batches=True) == [{"k": {"a": 1}, "n": 1}, {"k": "a", "n": "3"}]
 
 
-def test_a_field_of_a_union_is_no_text_on_one_side_only(spark):
+def test_a_union_has_the_type_of_each_side(spark):
     source = StreamBuilder.dataStream("tests", "types", spark)
-    numbers = source.fromRocketmq("a", "group", True, "h:1", schema="k string, n int")
-    texts = source.fromRocketmq("b", "group", True, "h:1").selectFields("k", "N")
-    for union in (numbers.union(texts), texts.union(numbers)):
-        with pytest.raises(PlanError, match=r"field '[nN]' is (int|string) .* one type.*union#"):
-            union.test({"a": [{"k": "x", "n": 1}], "b": [{"k": "y", "N": "z"}]})
+    typed = source.fromRocketmq(
+        "a", "group", True, "h:1", schema="k string, n int, t timestamp, o array<int>"
+    )
+    texts = source.fromRocketmq("b", "group", True, "h:1").selectFields("k", "N", "t", "o")
+    rows = {
+        "a": [{"k": "x", "n": 1, "t": "2030-01-01T00:00:00Z", "o": [1]}, {"k": "y"}],
+        "b": [{"k": "z", "N": "12", "t": "t", "o": 2}, {"k": "zz", "N": "no"}],
+    }
+    for union in (typed.union(texts), texts.union(typed)):
+        found = sorted(([*row.values()] for row in union.test(rows)), key=lambda row: row[0])
+        assert found[0] == ["x", 1, "2030-01-01T00:00:00.000Z", [1]]
+        assert found[1:] == [["y", None, None, None], ["z", "12", "t", "2"], ["zz", "no", None, None]]
+    lifted = source.fromRocketmq("b", "group", True, "h:1").map(lambda m: {"k": m["k"], "n": m["N"]})
+    for union in (typed.union(lifted), lifted.union(typed)):
+        found = union.test({"a": rows["a"], "b": [{"k": "z", "N": {"m": 3.5}}]})
+        assert table(found, "k", "n") == [("x", 1), ("y", None), ("z", {"m": 3.5})]
+        totals = union.window(TumblingWindow.of(Time.seconds(10))).sum("n", "all").toDataStream()
+        assert table(totals.test({"a": rows["a"], "b": [{"k": "z", "N": 3}]}), "all") == [(4,)]
+    assert lifted.filter("n > 1").union(lifted).test([{"k": "z", "N": 3}]) == [{"k": "z", "n": 3}] * 2
     longs = source.fromRocketmq("c", "group", True, "h:1", schema="k string, n long")
-    found = numbers.union(longs).test({"a": [{"k": "x", "n": 1}], "c": [{"k": "y", "n": 2**40}]})
+    found = typed.union(longs).test({"a": rows["a"][:1], "c": [{"k": "y", "n": 2**40}]})
     assert table(found, "k", "n") == [("x", 1), ("y", 2**40)]
 
 

@@ -144,7 +144,7 @@ class DataStream(StreamOutput, DataStreamNames):
     def union(self, other: DataStream) -> DataStream:
         """Merge the records of another stream into this one.
 
-        A field is text in both, or in neither: otherwise ``toDF``, ``test`` or ``start`` raises a PlanError.
+        A field that is text on one side only, and of another type on the other, keeps both in JSON.
         Without a window before it, the event time is the newest of both: of a stream that is behind, records
         are late. One source of several topics (``fromRocketmq("a,b", ...)``) reads them in step.
         """

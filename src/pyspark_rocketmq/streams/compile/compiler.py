@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType, VariantType
 
 from pyspark_rocketmq.errors import PlanError
 from pyspark_rocketmq.streams.compile.joins import join_by_key, join_dimension, join_streams, join_table
@@ -235,8 +235,7 @@ class Compiler:
         """Return a union's sides with the same fields parsed, and both with a watermark if one has it."""
         left, right = self.flow(node.left), self.flow(node.right)
         if left.shape is Shape.COLUMNS:
-            left, right = left.plain(), right.plain()
-            _check_types(left, right, node)
+            left, right = _with_common_types(left, right)
         if left.shape is Shape.JSON:  # or a field that only one side has parsed would be null on the other
             names = _drop_case_twins(list(right.columns), left.columns)
             left, right = (self._parse_missing(flow, names, node) for flow in (left, right))
@@ -365,20 +364,17 @@ def _keep_types(flow: Flow, change: Callable[[Flow], Flow], changed: frozenset[s
     return replace(made, df=df)
 
 
-def _check_types(left: Flow, right: Flow, node: p.Union) -> None:
-    """Raise a PlanError for a field that is text on one side only: Spark casts it, or ends the query."""
-    names = {name.lower() for name in right.columns}
-    for name in left.columns:
-        if name.lower() not in names:
-            continue
-        kinds = [flow.type_of(name) for flow in (left, right)]
-        if isinstance(kinds[0], StringType) is not isinstance(kinds[1], StringType):
-            one, other = (kind.simpleString() for kind in kinds)
-            raise PlanError(
-                f"the field {name!r} is {one} in one stream and {other} in the other: give it one type, "
-                "with schema= or a map of Columns",
-                step=node.name,
-            )
+def _with_common_types(left: Flow, right: Flow) -> tuple[Flow, Flow]:
+    """Return both sides with JSON types for a field that is text, or has them, on one side only.
+
+    Spark would cast a text to the other side's type, and end the query where it cannot.
+    """
+    names = {name.lower(): name for name in right.columns}
+    for ours, theirs in ((name, names[name.lower()]) for name in left.columns if name.lower() in names):
+        kinds = left.type_of(ours), right.type_of(theirs)
+        if kinds[0] != kinds[1] and any(isinstance(kind, StringType | VariantType) for kind in kinds):
+            left, right = left.with_json_type(ours), right.with_json_type(theirs)
+    return left, right
 
 
 def _find_same_split(node: p.Union) -> p.Select | None:

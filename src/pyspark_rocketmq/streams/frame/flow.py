@@ -272,6 +272,14 @@ class Flow:
         texts = {name: column(name).cast("string") for name in self.variants}
         return replace(self, df=self.df.withColumns(texts)) if texts else self
 
+    def with_json_type(self, name: str) -> Flow:
+        """Return a column's values as variants, as a sink would write them."""
+        if isinstance(self.type_of(name), VariantType):
+            return self
+        value = F.from_json(F.to_json(F.struct(column(name))), StructType([StructField(name, VariantType())]))
+        value = F.when(column(name).isNotNull(), value.getField(name))  # null, and not the JSON's
+        return replace(self, df=self.df.withColumn(name, value))
+
     def as_json(self) -> Flow:
         """Return the columns as one JSON text."""
         return replace(self.with_text(), shape=Shape.JSON, columns=(), checked=True)
