@@ -325,6 +325,18 @@ def test_top_n_of_a_stream_is_a_bounded_aggregation(bound):
     assert "ROW_NUMBER" not in found.text
 
 
+def test_a_bound_of_another_tables_column_is_none_of_the_ranks():
+    joined = f"SELECT r.auction, r.n FROM ({TOP}) AS r JOIN places AS p ON p.id = r.auction"
+    found = made(f"{joined} WHERE p.n <= 3 AND r.n <= 10", places=Relation())
+    assert "STRUCT(price), 10) AS __top" in found.text
+    found = made(f"{joined} WHERE p.n <= 3 AND n <= 10", places=Relation())
+    assert "STRUCT(price), 10) AS __top" in found.text
+    with pytest.raises(SqlError, match="needs a constant bound"):
+        made(f"{joined} WHERE p.n <= 3", places=Relation())
+    with pytest.raises(SqlError, match="needs a constant bound"):
+        made(f"SELECT auction FROM ({TOP}) JOIN places AS p ON id = auction WHERE p.n = 1", places=Relation())
+
+
 def test_the_first_row_of_a_key_and_mixed_orders():
     first = TOP.replace("price DESC", "ts ASC")
     assert "ARRAY(MIN_BY(STRUCT(*), STRUCT(ts)))" in made(f"SELECT * FROM ({first}) WHERE n = 1").text

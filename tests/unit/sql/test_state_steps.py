@@ -185,6 +185,14 @@ def test_a_row_whose_rank_alone_changes_is_replaced_where_the_query_reads_ranks(
     assert ranking.shows_rank is reads
 
 
+def test_joined_rankings_have_their_own_bounds():
+    joined = f"({RANKED}) AS a JOIN ({RANKED}) AS b ON a.k = b.k"
+    first, second, _ = made(f"SELECT a.id, b.rn FROM {joined} WHERE a.rn <= 1 AND b.rn <= 2").steps
+    assert isinstance(first.operation, Ranking)
+    assert isinstance(second.operation, Ranking)
+    assert (first.operation.limit, second.operation.limit) == (1, 2)
+
+
 def test_a_ranking_says_its_order_and_whether_a_rank_is_shown():
     (step,) = made(f"SELECT id, p FROM ({RANKED}) WHERE rn <= 3").steps
     assert step.text == "SELECT k AS __k0, p AS __o0, ts AS __o1, STRUCT(*) AS __row FROM bid"

@@ -120,7 +120,7 @@ def checked_limit(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: 
     _refuse_more_than_rows(inner, query)
     if cast("exp.Window", rank.this).args.get("order") is None:
         position_of(query, rank).fail("ROW_NUMBER() needs ORDER BY")
-    limit = rank_limit(outer, rank.alias)
+    limit = rank_limit(outer, rank.alias, source_of(rank))
     if limit is None:
         position_of(query, rank).fail(
             f"ROW_NUMBER of a stream needs a constant bound in the query around it: WHERE {rank.alias} <= 10"
@@ -158,19 +158,30 @@ def _refuse_more_than_rows(inner: exp.Select, query: Query) -> None:
     )
 
 
-def rank_limit(outer: exp.Select, name: str) -> int | None:
-    """Return the highest rank that a query selects; None without a constant bound."""
-    bounds = (_bound(condition, name) for condition in _conditions(outer))
+def source_of(rank: exp.Alias) -> str:
+    """Return the name by which a query reads the inner one that ranks; empty without a name."""
+    inner = rank.find_ancestor(exp.Select)
+    source = None if inner is None else inner.parent
+    return source.alias if isinstance(source, exp.Subquery) else ""
+
+
+def rank_limit(outer: exp.Select, name: str, source: str | None = None) -> int | None:
+    """Return the highest rank that a query selects; None without a constant bound.
+
+    A column of another table than the ``source`` of the ranks, if that is given, is none of them.
+    """
+    bounds = (_bound(condition, name, source) for condition in _conditions(outer))
     return next((bound for bound in bounds if bound is not None), None)
 
 
-def reads_rank(outer: exp.Select, name: str) -> bool:
+def reads_rank(outer: exp.Select, rank: exp.Alias) -> bool:
     """Whether a query does more with the ranks of rows than to select those up to the highest one."""
-    limit = rank_limit(outer, name)
+    name, source = rank.alias, source_of(rank)
+    limit = rank_limit(outer, name, source)
     others = [
         condition
         for condition in _conditions(outer)
-        if _bound(condition, name) != limit or (isinstance(condition, exp.EQ) and limit != 1)
+        if _bound(condition, name, source) != limit or (isinstance(condition, exp.EQ) and limit != 1)
     ]
     rest = outer.copy()
     rest.set("with_", None)
@@ -187,7 +198,7 @@ def _conditions(select: exp.Select) -> list[exp.Expr]:
     return [] if where is None else list(comparisons_of(where.this))
 
 
-def _bound(condition: exp.Expr, name: str) -> int | None:
+def _bound(condition: exp.Expr, name: str, source: str | None) -> int | None:
     """Return the highest rank that meets a condition; None if it has no constant bound."""
     match condition:
         case exp.LTE() | exp.EQ() | exp.LT():
@@ -196,7 +207,11 @@ def _bound(condition: exp.Expr, name: str) -> int | None:
             column, number = condition.expression, condition.this
         case _:
             return None
-    if isinstance(column, exp.Column) and column.name.lower() == name.lower() and number.is_int:
+    if not isinstance(column, exp.Column):
+        return None
+    if source is not None and column.table.lower() not in {"", source.lower()}:
+        return None
+    if column.name.lower() == name.lower() and number.is_int:
         return int(number.name) - isinstance(condition, exp.LT | exp.GT)
     return None
 

@@ -373,25 +373,26 @@ class Translator:
         self.changed = True
         inner = cast("exp.Select", node.this)
         name, saved = rank.alias, list(self.steps)
+        limit = rank_limit(outer, name, node.alias)
         sources = self._sources(inner.copy(), known)
         self.steps = saved
         if self._state.always:
             if not any(rows.window or is_of_database(rows) for rows in sources.values()):
                 return self._rank(outer, inner, rank, known)
-        elif self._state.allowed and rank_limit(outer, name) == 1 and drops_keys(outer, rank):
+        elif self._state.allowed and limit == 1 and drops_keys(outer, rank):
             raise NeedsStateError
         top = top_select(outer, inner, rank, sources, self._query)
         rows = self._select(top, known, top=False)
         node.set("this", unpacked(top, name, window=bool(rows.window)))
         window = {**window_outputs(inner, sources), "": ""} if rows.window else {}
-        ranks, fixed = rank_limit(outer, name) or 0, fixed_of_ranks(inner, rank)
-        return replace(rows, window=window, rank=name.lower(), ranks=ranks, fixed=fixed)
+        fixed = fixed_of_ranks(inner, rank)
+        return replace(rows, window=window, rank=name.lower(), ranks=limit or 0, fixed=fixed)
 
     def _rank(self, outer: exp.Select, inner: exp.Select, rank: exp.Alias, known: _Known) -> Relation:
         """Make a Top-N read its rows from a step with state."""
         limit = checked_limit(outer, inner, rank, self._query)
         sources = self._read(inner, known)
-        shows = reads_rank(outer, rank.alias)
+        shows = reads_rank(outer, rank)
         name = self._state.name()
         self.steps.append(rank_step(inner, rank, sources, name, limit=limit, shows_rank=shows))
         return Relation(stream=True, changelog=True, keeps_state=True)
