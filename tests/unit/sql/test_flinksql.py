@@ -325,6 +325,15 @@ def test_top_n_of_a_stream_is_a_bounded_aggregation(bound):
     assert "ROW_NUMBER" not in found.text
 
 
+def test_the_rank_of_a_row_stays_in_its_place():
+    rank = "ROW_NUMBER() OVER (ORDER BY price DESC) AS n"
+    first = made(f"SELECT * FROM (SELECT {rank}, a, b FROM bid) WHERE n <= 3").text
+    assert "(SELECT CAST(__position + 1 AS BIGINT) AS n, __row.* FROM (SELECT MAX_BY(STRUCT(a, b)," in first
+    middle = made(f"SELECT * FROM (SELECT a.*, {rank}, b FROM bid AS a) WHERE n <= 3").text
+    assert "(SELECT __row.__before.*, CAST(__position + 1 AS BIGINT) AS n, __row.__after.* FROM (" in middle
+    assert "MAX_BY(STRUCT(STRUCT(a.*) AS __before, STRUCT(b) AS __after), STRUCT(price), 3)" in middle
+
+
 def test_a_bound_of_another_tables_column_is_none_of_the_ranks():
     joined = f"SELECT r.auction, r.n FROM ({TOP}) AS r JOIN places AS p ON p.id = r.auction"
     found = made(f"{joined} WHERE p.n <= 3 AND r.n <= 10", places=Relation())

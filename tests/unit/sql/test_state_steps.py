@@ -185,6 +185,26 @@ def test_a_row_whose_rank_alone_changes_is_replaced_where_the_query_reads_ranks(
     assert ranking.shows_rank is reads
 
 
+@pytest.mark.parametrize(
+    ("items", "row", "read"),
+    [
+        ("id, {}", "STRUCT(id) AS __row", "*"),
+        ("{}, id, p", "STRUCT(id, p) AS __row", "rn, * EXCEPT (rn)"),
+        (
+            "t.*, {}, p AS `a b`",
+            "STRUCT(STRUCT(t.*) AS __before, STRUCT(p AS `a b`) AS __after) AS __row",
+            "__before.*, rn, __after.*, __change",
+        ),
+    ],
+)
+def test_a_rank_stays_in_its_place(items, row, read):
+    ranked = f"SELECT {items.format('ROW_NUMBER() OVER (PARTITION BY k ORDER BY p) AS rn')} FROM bid AS t"
+    found = made(f"SELECT * FROM ({ranked}) WHERE rn <= 3", always=True)
+    (step,) = found.steps
+    assert row in step.text
+    assert f"FROM (SELECT {read} FROM {step.name}) WHERE" in found.text
+
+
 def test_joined_rankings_have_their_own_bounds():
     joined = f"({RANKED}) AS a JOIN ({RANKED}) AS b ON a.k = b.k"
     first, second, _ = made(f"SELECT a.id, b.rn FROM {joined} WHERE a.rn <= 1 AND b.rn <= 2").steps

@@ -17,9 +17,13 @@ from pyspark_rocketmq.sql.flinksql.selects import is_aggregation, is_processing_
 from pyspark_rocketmq.sql.statements import Position, Query
 
 __all__ = [
+    "AFTER",
+    "BEFORE",
     "RANK",
     "checked_limit",
     "distinct_aggregates",
+    "items_around",
+    "packed",
     "rank_limit",
     "ranked",
     "reads_rank",
@@ -28,6 +32,9 @@ __all__ = [
 ]
 
 RANK: Final = "__top"
+BEFORE: Final = "__before"
+AFTER: Final = "__after"
+"""The parts of a row before and after its rank."""
 _NUMBER: Final = "DECIMAL(38, 9)"
 _LARGEST: Final = f"array(CAST('99999999999999999999999999999' AS {_NUMBER}))"
 _CHARACTERS: Final = "filter(split(CAST(_1 AS STRING), ''), c -> c <> '')"
@@ -86,8 +93,7 @@ def top_select(
     """
     limit = checked_limit(outer, inner, rank, query)
     window = cast("exp.Window", rank.this)
-    items = [item.copy() for item in inner.expressions if item is not rank]
-    row = exp.Anonymous(this="struct", expressions=items)
+    row = packed(*items_around(inner, rank))
     call, order = _order(window)
     (key, *others) = window.args["order"].expressions
     if limit == 1:
@@ -128,10 +134,34 @@ def checked_limit(outer: exp.Select, inner: exp.Select, rank: exp.Alias, query: 
     return limit
 
 
-def unpacked(top: exp.Select, name: str, *, window: bool) -> exp.Select:
-    """Return the query that turns the arrays of `top_select` to rows with their rank."""
-    rank = fill("CAST(__position + 1 AS BIGINT)", [])
-    items = [exp.Column(this=exp.Star(), table=exp.to_identifier("__row")), exp.alias_(rank, name)]
+def items_around(inner: exp.Select, rank: exp.Alias) -> tuple[list[exp.Expression], list[exp.Expression]]:
+    """Return the items of a ranked query before the rank, and those after it."""
+    at = next(at for at, item in enumerate(inner.expressions) if item is rank)
+    before, after = inner.expressions[:at], inner.expressions[at + 1 :]
+    return [item.copy() for item in before], [item.copy() for item in after]
+
+
+def packed(before: list[exp.Expression], after: list[exp.Expression]) -> exp.Expression:
+    """Return a row of a ranked query without its rank: with two parts if the rank is between them."""
+    if not (before and after):
+        return _struct([*before, *after])
+    parts = ((BEFORE, before), (AFTER, after))
+    return _struct([exp.alias_(_struct(items), name) for name, items in parts])
+
+
+def _struct(items: list[exp.Expression]) -> exp.Expression:
+    return exp.Anonymous(this="struct", expressions=items)
+
+
+def unpacked(top: exp.Select, inner: exp.Select, rank: exp.Alias, *, window: bool) -> exp.Select:
+    """Return the query that turns the arrays of `top_select` to rows with their rank, in its place."""
+    place = exp.alias_(fill("CAST(__position + 1 AS BIGINT)", []), rank.alias)
+    before, after = items_around(inner, rank)
+    items = [place]
+    if before and after:
+        items = [_star(BEFORE, "__row"), place, _star(AFTER, "__row")]
+    elif before or after:
+        items.insert(len(items) if after else 0, _star("__row"))
     rows = exp.select(*items, *([WINDOW] if window else [])).from_(top.subquery("__tops"))
     view = exp.Lateral(
         this=exp.Anonymous(this="posexplode", expressions=[exp.column(RANK)]),
@@ -143,6 +173,10 @@ def unpacked(top: exp.Select, name: str, *, window: bool) -> exp.Select:
     )
     rows.append("laterals", view)
     return rows
+
+
+def _star(*names: str) -> exp.Expression:
+    return exp.column(exp.Star(), *names)
 
 
 def _refuse_more_than_rows(inner: exp.Select, query: Query) -> None:

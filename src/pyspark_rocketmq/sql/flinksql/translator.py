@@ -383,7 +383,7 @@ class Translator:
             raise NeedsStateError
         top = top_select(outer, inner, rank, sources, self._query)
         rows = self._select(top, known, top=False)
-        node.set("this", unpacked(top, name, window=bool(rows.window)))
+        node.set("this", unpacked(top, inner, rank, window=bool(rows.window)))
         window = {**window_outputs(inner, sources), "": ""} if rows.window else {}
         fixed = fixed_of_ranks(inner, rank)
         return replace(rows, window=window, rank=name.lower(), ranks=limit or 0, fixed=fixed)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from sqlglot import exp
 
+from pyspark_rocketmq.sql.flinksql.changes import AFTER, BEFORE, items_around, packed
 from pyspark_rocketmq.sql.flinksql.grammar import position_of
 from pyspark_rocketmq.sql.flinksql.relations import CHANGE, WINDOW, Relation
 from pyspark_rocketmq.sql.flinksql.selects import is_time
@@ -191,10 +192,10 @@ def rank_step(
     """Make a query with ``ROW_NUMBER()`` read its first rows as a changelog, in place; return the step."""
     assert isinstance(rank.this, exp.Window)
     window = rank.this
-    items = [item.copy() for item in inner.expressions if item is not rank]
+    before, after = items_around(inner, rank)
     changes = change_column(sources)
     if changes:
-        for item in items:
+        for item in (*before, *after):
             star = item.this if isinstance(item, exp.Column) else item
             if isinstance(star, exp.Star):
                 star.set("except_", [exp.to_identifier(CHANGE)])
@@ -202,7 +203,7 @@ def rank_step(
     keys = [exp.alias_(key.copy(), f"{KEY}{at}") for at, key in enumerate(parts)]
     ordered = window.args["order"].expressions
     orders = [exp.alias_(key.this.copy(), f"{ORDER}{at}") for at, key in enumerate(ordered)]
-    row = exp.alias_(exp.Anonymous(this="struct", expressions=items), ROW)
+    row = exp.alias_(packed(before, after), ROW)
     source = of_source(inner)
     source.set("expressions", [*keys, *orders, row, *changes])
     order = tuple((bool(key.args.get("desc")), bool(key.args.get("nulls_first"))) for key in ordered)
@@ -210,7 +211,14 @@ def rank_step(
     ranking = Ranking(len(keys), order, limit, rank.alias, shows_rank, newest)
     text = source.sql(dialect="spark", comments=False)
     read_step(inner, name)
-    inner.set("expressions", [exp.Star()])
+    place = exp.column(rank.args["alias"].copy())
+    items: list[exp.Expression] = [exp.Star()]
+    if before and after:
+        parts = [exp.column(exp.Star(), table=part) for part in (BEFORE, AFTER)]
+        items = [parts[0], place, parts[1], exp.column(CHANGE)]
+    elif after:
+        items = [place, exp.Star(except_=[place.this.copy()])]
+    inner.set("expressions", items)
     return Step(name, text, ranking, bool(changes))
 
 
