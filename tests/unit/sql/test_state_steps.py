@@ -226,6 +226,23 @@ def test_a_ranking_says_its_order_and_whether_a_rank_is_shown():
     assert outer.changes
 
 
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT DISTINCT id FROM bid LIMIT 2", "SELECT id FROM bid"),
+        (
+            "SELECT id FROM bid UNION SELECT id FROM auction LIMIT 2",
+            "SELECT id FROM bid UNION ALL SELECT id FROM auction",
+        ),
+    ],
+)
+def test_a_limit_is_one_of_the_rows_that_are_distinct(query, rows):
+    found = made(query)
+    (step,) = found.steps
+    assert step.text == rows
+    assert found.text == f"SELECT * FROM {step.name} LIMIT 2"
+
+
 def test_the_window_of_distinct_rows_stays_until_it_ends():
     found = made(
         "SELECT DISTINCT window_start, id FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"

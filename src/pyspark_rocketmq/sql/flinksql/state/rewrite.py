@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from sqlglot import exp
 
@@ -222,6 +223,10 @@ def rank_step(
     return Step(name, text, ranking, bool(changes))
 
 
+_OF_DISTINCT_ROWS: Final = ("order", "limit", "offset")
+"""Clauses that choose from the rows that are left."""
+
+
 def distinct_step(
     rows: exp.Query, name: str, *, window: bool = False, into: exp.Select | None = None
 ) -> Step:
@@ -234,8 +239,11 @@ def distinct_step(
         assert isinstance(rows, exp.Select)
         rows.set("distinct", None)
         read = rows
+    clauses = {clause: rows.args.pop(clause, None) for clause in _OF_DISTINCT_ROWS}
     step = Step(name, rows.sql(dialect="spark", comments=False), Distinct())
     read_step(read, name)
+    for clause, part in clauses.items():
+        read.set(clause, part)
     star = exp.Star(except_=[exp.to_identifier(WINDOW)]) if window else exp.Star()
     read.set("expressions", [star])
     return step
