@@ -111,6 +111,18 @@ def test_a_join_by_columns_of_an_unnest_before_it_is_refused(joined):
         made(f"SELECT 1 FROM a {unnested} {joined}")
 
 
+def test_a_star_has_the_columns_of_an_unnest_where_it_is_joined():
+    unnested = "CROSS JOIN UNNEST(tags) AS x (t)"
+    assert made(f"SELECT *, 1 FROM a {unnested} JOIN b ON b.id = a.id").startswith(
+        "SELECT a.*, x.*, b.*, 1 FROM a JOIN b "
+    )
+    assert made(f"SELECT * FROM a JOIN b ON b.id = a.id {unnested}").startswith("SELECT * FROM")
+    assert made(f"SELECT b.*, COUNT(*) FROM a {unnested} JOIN b").startswith("SELECT b.*, COUNT(*) FROM a")
+    for joined in ("JOIN b USING (id)", "JOIN (SELECT 1) ON TRUE"):
+        with pytest.raises(SqlError, match=r"name the columns instead of \*"):
+            made(f"SELECT * FROM a {unnested} {joined}")
+
+
 @pytest.mark.parametrize(
     ("joined", "reason"),
     [

@@ -78,8 +78,36 @@ def unnest(select: exp.Select, sources: Mapping[str, Relation], query: Query) ->
         views.append(_view(join.this, sources, query, outer=bool(join.side)))
         select.append("laterals", views[-1])
     if views:
+        _keep_order_of_star(select, query)
         select.set("joins", others or None)
     return bool(views)
+
+
+def _keep_order_of_star(select: exp.Select, query: Query) -> None:
+    """Name the tables of a star in their order, in place: Spark has those of UNNEST last.
+
+    Raises
+    ------
+    SqlError
+        A table has no name, or shares columns with another one.
+    """
+    joins = select.args["joins"]
+    stars = [item for item in select.expressions if isinstance(item, exp.Star)]
+    are_views = [isinstance(join.this, exp.Unnest) for join in joins]
+    if not stars or are_views == sorted(are_views):
+        return
+    tables = [select.args["from_"].this, *(join.this for join in joins)]
+    unnamed = any(not table.alias_or_name or table.args.get("joins") for table in tables)
+    if unnamed or any(join.args.get("using") or join.method for join in joins):
+        position_of(query, tables[1 + are_views.index(True)]).fail(
+            "Spark returns the columns of UNNEST last: name the columns instead of *, or write UNNEST in an "
+            "inner query"
+        )
+    for star in stars:
+        names = [exp.to_identifier(table.alias_or_name) for table in tables]
+        named = [exp.Column(this=star.copy(), table=name) for name in names]
+        at = next(at for at, item in enumerate(select.expressions) if item is star)
+        select.set("expressions", [*select.expressions[:at], *named, *select.expressions[at + 1 :]])
 
 
 def _is_after(join: exp.Join, views: list[exp.Lateral]) -> bool:
