@@ -141,6 +141,24 @@ def test_the_columns_of_inner_queries_have_their_names():
         name_inner_columns(tree(wrong), query(wrong))
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("SELECT -id AS id FROM o ORDER BY id LIMIT 1", False),
+        ("SELECT id, n FROM o ORDER BY x", False),
+        ("SELECT id, n FROM o ORDER BY -n", False),
+        ("SELECT id FROM o UNION ALL SELECT k FROM p ORDER BY id", False),
+        ("SELECT id, n AS y FROM o ORDER BY Y", True),
+        ("SELECT id, n FROM o ORDER BY o.id, m", True),
+    ],
+)
+def test_columns_that_order_a_query_keep_their_names(text, named):
+    found = tree(text)
+    given = names("x", "y")[: len(found.selects)]
+    assert name_columns(found, given) is named
+    assert ("`x`" in written(found)) is named
+
+
 def test_rows_under_other_names_keep_what_has_no_name():
     rows = Relation(stream=True, changes=True, changelog=True, processing_time=frozenset({"p"}))
     assert under_other_names(rows, names("x")) == Relation(stream=True, changes=True, changelog=True)

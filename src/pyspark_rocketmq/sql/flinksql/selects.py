@@ -89,24 +89,38 @@ def hidden_column(source: str) -> exp.Column:
 
 
 def name_columns(tree: exp.Expression, columns: Sequence[Name]) -> bool:
-    """Name the columns of a query as its view does; return whether that is done, which a star prevents.
+    """Name the columns of a query as its view does; return whether that is done.
+
+    A star prevents it, and an ORDER BY that would mean another column then.
 
     Raises
     ------
     SqlError
         The query has another number of columns.
     """
+    ordering = _ordering(tree)
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
+        ordering += _ordering(tree)
     items = list(tree.expressions) if isinstance(tree, exp.Select) else []
     if not columns or any(item.is_star for item in items):
         return False
     if items and len(items) != len(columns):
         columns[0].position.fail(f"{len(columns)} columns are named, and the query has {len(items)}")
+    renamed = [(item.alias_or_name.lower(), name.key) for item, name in zip(items, columns, strict=False)]
+    moved = {each for names in renamed if names[0] != names[1] for each in names}
+    if any(column.name.lower() in moved for column in ordering):
+        return False
     for item, name in zip(items, columns, strict=False):
         alias = exp.to_identifier(name.text, quoted=True)
         item.replace(exp.alias_(item.unalias().copy(), alias))
     return bool(items)
+
+
+def _ordering(tree: exp.Expression) -> list[exp.Column]:
+    """Return the columns without a table in the ORDER BY of a query."""
+    order = tree.args.get("order")
+    return [column for column in order.find_all(exp.Column) if not column.table] if order else []
 
 
 def name_inner_columns(tree: exp.Expression, query: Query) -> None:
@@ -134,7 +148,9 @@ def under_other_names(rows: Relation, columns: Sequence[Name]) -> Relation:
         The names of a window's columns would be lost.
     """
     if rows.window or rows.ranked is not None:
-        columns[0].position.fail("name the columns of a window or of ROW_NUMBER() in the query, without *")
+        columns[0].position.fail(
+            "name the columns of a window or of ROW_NUMBER() in the query, without * and other names in ORDER BY"
+        )
     return Relation(rows.stream, rows.changes, changelog=rows.changelog)
 
 
