@@ -227,6 +227,34 @@ def test_a_ranking_says_its_order_and_whether_a_rank_is_shown():
 
 
 @pytest.mark.parametrize(
+    ("query", "grouped", "joined"),
+    [
+        (
+            "SELECT bid.p FROM (WITH bid AS (SELECT * FROM auction) {}) AS c JOIN bid ON bid.id = c.id",
+            "(SELECT * FROM auction) AS bid",
+            "bid",
+        ),
+        (
+            "WITH c AS ({}), bid AS (SELECT * FROM auction) SELECT bid.p FROM c JOIN bid ON bid.id = c.id",
+            "bid",
+            "(SELECT * FROM auction) AS bid",
+        ),
+        (
+            "WITH bid AS (SELECT p FROM bid), c AS ({}) SELECT 1 FROM c JOIN auction ON auction.id = c.id",
+            "(SELECT p FROM bid) AS bid",
+            "auction",
+        ),
+    ],
+)
+def test_a_common_table_is_read_where_its_name_is_known(query, grouped, joined):
+    first, join = made(query.format("SELECT id, COUNT(*) AS n FROM bid GROUP BY id")).steps
+    assert first.text == f"SELECT id AS __k0 FROM {grouped}"
+    assert isinstance(join.operation, Joining)
+    assert join.other is not None
+    assert join.other.endswith(f" FROM {joined}")
+
+
+@pytest.mark.parametrize(
     ("query", "rows"),
     [
         ("SELECT DISTINCT id FROM bid LIMIT 2", "SELECT id FROM bid"),

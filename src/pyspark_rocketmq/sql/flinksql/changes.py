@@ -5,7 +5,7 @@ The state of a Top-N is bounded: N rows for each key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from sqlglot import exp
@@ -145,12 +145,11 @@ def packed(before: list[exp.Expression], after: list[exp.Expression]) -> exp.Exp
     """Return a row of a ranked query without its rank: with two parts if the rank is between them."""
     if not (before and after):
         return _struct([*before, *after])
-    parts = ((BEFORE, before), (AFTER, after))
-    return _struct([exp.alias_(_struct(items), name) for name, items in parts])
+    return _struct([exp.alias_(_struct(before), BEFORE), exp.alias_(_struct(after), AFTER)])
 
 
-def _struct(items: list[exp.Expression]) -> exp.Expression:
-    return exp.Anonymous(this="struct", expressions=items)
+def _struct(items: Sequence[exp.Expr]) -> exp.Expression:
+    return exp.Anonymous(this="struct", expressions=list(items))
 
 
 def unpacked(top: exp.Select, inner: exp.Select, rank: exp.Alias, *, window: bool) -> exp.Select:

@@ -149,7 +149,8 @@ def under_other_names(rows: Relation, columns: Sequence[Name]) -> Relation:
     """
     if rows.window or rows.ranked is not None:
         columns[0].position.fail(
-            "name the columns of a window or of ROW_NUMBER() in the query, without * and other names in ORDER BY"
+            "name the columns of a window or of ROW_NUMBER() in the query, without * and without "
+            "other names in ORDER BY"
         )
     return Relation(rows.stream, rows.changes, changelog=rows.changelog)
 

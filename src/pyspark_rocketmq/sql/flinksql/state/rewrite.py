@@ -35,6 +35,9 @@ from pyspark_rocketmq.sql.statements import Query
 __all__ = ["distinct_step", "group_by_all", "group_step", "inline_queries", "rank_step"]
 
 
+_NO_VIEWS: Final[Mapping[str, exp.Expression]] = {}
+
+
 def inline_queries(tree: exp.Expression, known: Mapping[str, Relation], query: Query) -> None:
     """Replace the names of common tables, and of views whose rows change, by their queries, in place.
 
@@ -43,10 +46,11 @@ def inline_queries(tree: exp.Expression, known: Mapping[str, Relation], query: Q
     SqlError
         A common table names the columns of a star.
     """
-    queries: dict[str, exp.Expression] = {
+    views: dict[str, exp.Expression] = {
         name: rows.query for name, rows in known.items() if rows.query is not None
     }
     for with_ in reversed(list(tree.find_all(exp.With))):
+        queries: dict[str, exp.Expression] = {}  # only the later ones and the query of this WITH read them
         for cte in with_.expressions:
             _replace_names(cte.this, queries)
             if named := cte.args["alias"].columns:
@@ -56,16 +60,21 @@ def inline_queries(tree: exp.Expression, known: Mapping[str, Relation], query: Q
             queries[cte.alias.lower()] = cte.this
         if with_.parent is not None:
             with_.parent.set("with_", None)
-    _replace_names(tree, queries)
+            _replace_names(with_.parent, queries)
+    _replace_names(tree, views, views=views)
 
 
-def _replace_names(tree: exp.Expression, queries: Mapping[str, exp.Expression]) -> None:
+def _replace_names(
+    tree: exp.Expr, queries: Mapping[str, exp.Expression], *, views: Mapping[str, exp.Expression] = _NO_VIEWS
+) -> None:
+    """Replace the names of queries, and in these the names of views that they read, in place."""
     for table in list(tree.find_all(exp.Table)):
         found = queries.get(table.name.lower())
         if found is None or table.db or table.args.get("version") is not None:
             continue
         inner = found.copy()
-        _replace_names(inner, {name: query for name, query in queries.items() if query is not found})
+        if others := {name: query for name, query in views.items() if query is not found}:
+            _replace_names(inner, others, views=others)
         subquery = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(table.alias_or_name)))
         if alias := table.args.get("alias"):
             subquery.set("alias", alias.copy())
