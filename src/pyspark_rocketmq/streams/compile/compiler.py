@@ -39,10 +39,7 @@ _KEEPS_VALUE: Final[frozenset[FunctionKind]] = frozenset(
     {"filter", "forEach", "time", "label", "key", "serialize"}
 )
 
-_KEEPS_TYPES: Final = (
-    *(p.SelectFields, p.Where, p.TimeSelect, p.Distinct, p.Script),
-    *(p.Windowed, p.Group),
-)
+_KEEPS_TYPES: Final = (p.SelectFields, p.Where, p.TimeSelect, p.Distinct, p.Script, p.Windowed, p.Group)
 """Steps that get fields with their JSON types, not as texts."""
 
 

@@ -34,8 +34,10 @@ from pyspark_rocketmq.sql.statements import Query
 
 __all__ = ["distinct_step", "group_by_all", "group_step", "inline_queries", "rank_step"]
 
-
 _NO_VIEWS: Final[Mapping[str, exp.Expression]] = {}
+
+_OF_DISTINCT_ROWS: Final = ("order", "limit", "offset")
+"""Clauses that choose from the rows that are left when each comes once."""
 
 
 def inline_queries(tree: exp.Expression, known: Mapping[str, Relation], query: Query) -> None:
@@ -230,10 +232,6 @@ def rank_step(
         items = [place, exp.Star(except_=[place.this.copy()])]
     inner.set("expressions", items)
     return Step(name, text, ranking, bool(changes))
-
-
-_OF_DISTINCT_ROWS: Final = ("order", "limit", "offset")
-"""Clauses that choose from the rows that are left."""
 
 
 def distinct_step(
